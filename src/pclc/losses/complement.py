@@ -1,0 +1,42 @@
+"""The entropy over the false classes, on which GCE and COT are built."""
+
+import torch
+from torch import Tensor
+
+
+def complement_entropy_rows(logits: Tensor, target: Tensor, alpha: float, ignore_index: int) -> Tensor:
+    r"""$f_y^\alpha / \log(K - 1) \sum_{k \neq y} q_k \log q_k$ of every row; logits (N, K, D), target (N, D).
+
+    With $z$ the log-sum-exp over the false logits, $\log q_k = a_k - z$ and $f_y$ is the logistic function of
+    $a_y - z$, so that no probability has to be divided by a vanishing one. Rows with fewer than two false classes
+    cost 0.
+    """
+    a = logits if logits.dtype == torch.float64 else logits.float()
+    counted = target != ignore_index
+    y = torch.where(counted, target, 0).unsqueeze(1)
+    a_y = _true_logits(a, y)
+    false = (a != -torch.inf).scatter(1, y, False)
+    n_false = false.sum(1)
+    some = counted & (n_false > 1)
+    # Values that take part in no sum are replaced before the arithmetic: 0 * inf would spoil the gradient.
+    a_false = torch.where(false & some.unsqueeze(1), a, -torch.inf)
+    z = torch.logsumexp(torch.where(some.unsqueeze(1), a_false, 0), 1)
+    log_q = torch.where(false & some.unsqueeze(1), a - z.unsqueeze(1), 0)
+    q = torch.where(false & some.unsqueeze(1), log_q.exp(), 0)
+    negative_entropy = (q * log_q).sum(1) / n_false.clamp(min=2).to(a.dtype).log()
+    if alpha == 0:
+        return torch.where(some, negative_entropy, 0)
+    log_f_y = torch.nn.functional.logsigmoid(torch.where(some, a_y.squeeze(1) - z, 0))
+    return torch.where(some, (alpha * log_f_y).exp() * negative_entropy, 0)
+
+
+def _true_logits(a: Tensor, y: Tensor) -> Tensor:
+    if torch.compiler.is_compiling():
+        return a.gather(1, y)
+    try:
+        return a.gather(1, y)
+    except (
+        IndexError,
+        RuntimeError,
+    ) as error:  # raised on the CPU only, and also under vmap, where values cannot be asked
+        raise ValueError(f"Expected every label in `target` to lie in [0, {a.shape[1] - 1}]: {error}.") from error
