@@ -1,0 +1,38 @@
+"""VGG-13 with BatchNorm, the paper's model for colour images."""
+
+from torch import nn
+
+from pclc.models.classifier import Classifier, check_image_size
+from pclc.models.initialise import he_initialise
+from pclc.models.registry import register_model
+
+_BLOCKS = (64, 128, 256, 512, 512)
+
+
+@register_model("vgg13")
+def vgg13(num_classes: int = 10, in_channels: int = 3, image_size: int = 32) -> Classifier:
+    """VGG-13 (Simonyan & Zisserman 2015, configuration B) for small images, about 9.4 million parameters.
+
+    Five blocks of two 3 x 3 convolutions (each with BatchNorm and ReLU; no bias, which BatchNorm would cancel) and a
+    2 x 2 max pooling; then dropout of one half and one linear layer, as usual on CIFAR, instead of the 120 million
+    parameters of ImageNet's classifier. The five poolings leave 1 x 1 of 32 x 32 pixels and 2 x 2 of 64 x 64; the mean
+    over what is left makes 512 features of either, so that both sizes have the same weights.
+    """
+    check_image_size(image_size, smallest=32)
+    layers: list[nn.Module] = []
+    channels = in_channels
+    for width in _BLOCKS:
+        layers += [*_convolution(channels, width), *_convolution(width, width), nn.MaxPool2d(2)]
+        channels = width
+    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    he_initialise(body)
+    head = nn.Sequential(nn.Dropout(0.5), nn.Linear(channels, num_classes))
+    return Classifier(body, head, in_channels=in_channels, image_size=image_size)
+
+
+def _convolution(in_channels: int, out_channels: int) -> tuple[nn.Module, ...]:
+    return (
+        nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False),
+        nn.BatchNorm2d(out_channels),
+        nn.ReLU(),
+    )

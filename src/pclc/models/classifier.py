@@ -1,0 +1,44 @@
+"""What every model of this package is: a body that gives features and a head that gives logits."""
+
+from torch import Tensor, nn
+
+
+class Classifier(nn.Module):
+    """logits = head(body(x)), with x float in [0, 1] of shape (N, in_channels, image_size, image_size).
+
+    `features(x)` is the penultimate layer (N, F); `forward(x)` is `head(features(x))`, the logits (N, num_classes).
+    """
+
+    def __init__(self, body: nn.Module, head: nn.Module, *, in_channels: int, image_size: int) -> None:
+        super().__init__()
+        self.body = body
+        self.head = head
+        self.in_channels = in_channels
+        self.image_size = image_size
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the penultimate layer, (N, F)."""
+        self._check(x)
+        features: Tensor = self.body(x)
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits, (N, num_classes)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+    def _check(self, x: Tensor) -> None:
+        """Look at shape and dtype only: torch.compile decides that while it traces, and nothing is left at run time."""
+        if x.ndim != 4 or tuple(x.shape[1:]) != (self.in_channels, self.image_size, self.image_size):
+            expected = f"(N, {self.in_channels}, {self.image_size}, {self.image_size})"
+            raise ValueError(f"Expected `x` to be of shape {expected}, but got {tuple(x.shape)}.")
+        if not x.is_floating_point():
+            raise ValueError(f"Expected `x` to be floating point with values in [0, 1], but got {x.dtype}.")
+
+
+def check_image_size(image_size: int, *, smallest: int) -> None:
+    """Refuse images of which nothing would be left after the pooling layers."""
+    if image_size < smallest:
+        raise ValueError(
+            f"Expected argument `image_size` to be at least {smallest} for this model, but got {image_size}."
+        )
