@@ -1,0 +1,195 @@
+"""Augmentation of whole batches on their device: random crops, flips, rotations and resized crops.
+
+The random numbers come from outside (`draw`, one row for each image), and the rest is a pure function of images and
+numbers without data-dependent control flow: it compiles, can be captured in a CUDA graph, and gives an image the same
+result in whatever batch it comes.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+_ASPECTS = (3 / 4, 4 / 3)  # of resized crops, width to height: torchvision's default
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random changes of images, applied in this order: crop, flip, rotation, resized crop.
+
+    Args:
+        crop_padding: p > 0 pads every side with p zeros and crops to the old size, at each of (2 p + 1)² places alike.
+        flip: mirror left and right with probability one half.
+        rotation: turn by an angle uniform in ± this many degrees, about the centre.
+        resized_crop: (smallest, largest) share of the area; a window of that share, uniform, with an aspect ratio
+            (times the image's own) log-uniform in 3/4 to 4/3, at a uniform place, is enlarged to the old size. As
+            torchvision's RandomResizedCrop, but a window that would stick out is cut instead of drawn again.
+        probability: share of the images to which all of this happens; the others stay as they are.
+
+    Rotation and resized crop sample the image once, bilinearly, through the composition of all four changes; what lies
+    outside the image is zero. Crop and flip alone only move pixels, exactly.
+
+    Example:
+        >>> augmentation = Augmentation(crop_padding=4, flip=True)
+        >>> images = torch.zeros(8, 3, 32, 32, dtype=torch.uint8)
+        >>> uniforms = augmentation.draw(8, torch.Generator().manual_seed(0))
+        >>> augmentation(images, uniforms).dtype
+        torch.float32
+    """
+
+    crop_padding: int = 0
+    flip: bool = False
+    rotation: float = 0.0
+    resized_crop: tuple[float, float] | None = None
+    probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.crop_padding, int) or self.crop_padding < 0:
+            raise ValueError(
+                f"Expected argument `crop_padding` to be a non-negative integer, but got {self.crop_padding!r}."
+            )
+        if not 0 <= self.rotation <= 180:
+            raise ValueError(
+                f"Expected argument `rotation` to be between 0 and 180 degrees, but got {self.rotation!r}."
+            )
+        if self.resized_crop is not None:
+            object.__setattr__(self, "resized_crop", tuple(self.resized_crop))  # JSON has lists
+            if len(self.resized_crop) != 2 or not 0 < self.resized_crop[0] <= self.resized_crop[1] <= 1:
+                raise ValueError(
+                    "Expected argument `resized_crop` to be (smallest, largest) share of the area "
+                    f"with 0 < smallest <= largest <= 1, but got {self.resized_crop!r}."
+                )
+        if not 0 <= self.probability <= 1:
+            raise ValueError(f"Expected argument `probability` to be between 0 and 1, but got {self.probability!r}.")
+
+    @property
+    def columns(self) -> int:
+        """How many random numbers an image needs; 0 for the identity."""
+        changes = 2 * (self.crop_padding > 0) + self.flip + (self.rotation > 0) + 4 * (self.resized_crop is not None)
+        if not changes or self.probability == 0:
+            return 0
+        return changes + (self.probability < 1)
+
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw the random numbers of n images, uniform in [0, 1): (n, columns), float32, on the CPU.
+
+        The CPU's generator, so that a seed means the same images on every device.
+        """
+        return torch.rand(n, self.columns, generator=generator)
+
+    def __call__(self, images: Tensor, uniforms: Tensor) -> Tensor:
+        """Change images (B, C, H, W) as the rows of `uniforms` (B, columns) on the same device say.
+
+        uint8 images come back as float32 in [0, 1], which is what a model takes; floating-point images, in [0, 1], keep
+        their dtype.
+        """
+        self._check(images, uniforms)
+        if self.columns == 0:
+            return _to_unit(images)
+        column = iter(uniforms.unbind(1))
+        chosen = next(column) < self.probability if self.probability < 1 else None
+
+        none = torch.zeros_like(uniforms[:, 0])
+        down = self._shift(next(column)) if self.crop_padding else none
+        right = self._shift(next(column)) if self.crop_padding else none
+        flip = next(column) < 0.5 if self.flip else torch.zeros_like(none, dtype=torch.bool)
+
+        if self.rotation == 0 and self.resized_crop is None:
+            changed = _to_unit(_move(images, down, right, flip))
+        else:
+            angle = (2 * next(column) - 1) * math.radians(self.rotation) if self.rotation else none
+            window = None
+            if self.resized_crop is not None:
+                window = _window(next(column), next(column), next(column), next(column), self.resized_crop)
+            changed = _resample(_to_unit(images), down, right, flip, angle, window)
+
+        return changed if chosen is None else torch.where(chosen.view(-1, 1, 1, 1), changed, _to_unit(images))
+
+    def _shift(self, uniform: Tensor) -> Tensor:
+        """Map [0, 1) to the whole numbers -p … p, all equally likely."""
+        # A float32 below 1 times a whole number stays below that number, rounded or not: 2 p + 1 is never reached.
+        return (uniform * (2 * self.crop_padding + 1)).floor() - self.crop_padding
+
+    def _check(self, images: Tensor, uniforms: Tensor) -> None:
+        if images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
+            raise ValueError(
+                "Expected `images` to be uint8 or floating point, of shape (B, C, H, W), "
+                f"but got {images.dtype} of shape {tuple(images.shape)}."
+            )
+        if tuple(uniforms.shape) != (images.shape[0], self.columns):
+            raise ValueError(
+                f"Expected `uniforms` to be of shape ({images.shape[0]}, {self.columns}), as draw gives them, "
+                f"but got {tuple(uniforms.shape)}."
+            )
+
+
+AUGMENTATIONS = {
+    "none": Augmentation(),
+    "crop": Augmentation(crop_padding=4),
+    "crop-flip": Augmentation(crop_padding=4, flip=True),
+    # The authors' for Tiny ImageNet. Their resized crop is torchvision's with its defaults, so 8 to 100 % of the area:
+    # made for ImageNet's large images and harsh at 64 x 64, where the smallest windows have 18 x 18 pixels, but theirs.
+    "authors": Augmentation(flip=True, rotation=10.0, resized_crop=(0.08, 1.0), probability=0.8),
+}
+
+
+def _to_unit(images: Tensor) -> Tensor:
+    return images.float() / 255 if images.dtype == torch.uint8 else images
+
+
+def _move(images: Tensor, down: Tensor, right: Tensor, flip: Tensor) -> Tensor:
+    """Crop at (down, right), then mirror: out[i, j] = image[i + down, j' + right], j' = W - 1 - j where mirrored.
+
+    One gather in the images' own dtype; places outside the image are zero.
+    """
+    batch, channels, height, width = images.shape
+    rows = torch.arange(height, device=images.device)
+    columns = torch.arange(width, device=images.device)
+    row = rows + down.long()[:, None]
+    column = torch.where(flip[:, None], width - 1 - columns, columns) + right.long()[:, None]
+    outside = ((row < 0) | (row >= height))[:, :, None] | ((column < 0) | (column >= width))[:, None, :]
+    place = row.clamp(0, height - 1)[:, :, None] * width + column.clamp(0, width - 1)[:, None, :]
+    moved = images.flatten(2).gather(2, place.view(batch, 1, -1).expand(-1, channels, -1))
+    return moved.view(images.shape).masked_fill(outside[:, None], 0)
+
+
+Window = tuple[Tensor, Tensor, Tensor, Tensor]  # centre x, centre y, width, height; (B,) each
+
+
+def _window(area: Tensor, aspect: Tensor, x: Tensor, y: Tensor, shares: tuple[float, float]) -> Window:
+    """Map four uniforms to a window inside the square [-1, 1]²; an image's own width and height count as 1."""
+    smallest, largest = shares
+    low, high = (math.log(value) for value in _ASPECTS)
+    share = smallest + (largest - smallest) * area
+    half_log_aspect = (low + (high - low) * aspect) / 2
+    width = (share.sqrt() * half_log_aspect.exp()).clamp(max=1)
+    height = (share.sqrt() * (-half_log_aspect).exp()).clamp(max=1)
+    return (1 - width) * (2 * x - 1), (1 - height) * (2 * y - 1), width, height
+
+
+def _resample(
+    images: Tensor, down: Tensor, right: Tensor, flip: Tensor, angle: Tensor, window: Window | None
+) -> Tensor:
+    """Sample float images once, bilinearly, where the inverse of crop, flip, rotation and window takes each pixel.
+
+    Coordinates are those of grid_sample (align_corners=False): x and y in [-1, 1] from edge to edge. They are computed
+    by element, not by affine_grid, whose matrix product loses pixels to TF32 and autocast.
+    """
+    height, width = images.shape[2:]
+    x = ((2 * torch.arange(width, device=images.device) + 1) / width - 1).view(1, 1, -1)
+    y = ((2 * torch.arange(height, device=images.device) + 1) / height - 1).view(1, -1, 1)
+    if window is not None:
+        centre_x, centre_y, share_x, share_y = (value.view(-1, 1, 1) for value in window)
+        x, y = centre_x + share_x * x, centre_y + share_y * y
+    # The rotation is one of pixels: where the image is not square, x and y have different units.
+    cos, sin = angle.cos().view(-1, 1, 1), angle.sin().view(-1, 1, 1)
+    x, y = cos * x - sin * (height / width) * y, sin * (width / height) * x + cos * y
+    x = torch.where(flip.view(-1, 1, 1), -x, x)
+    x = x + (2 / width) * right.view(-1, 1, 1)
+    y = y + (2 / height) * down.view(-1, 1, 1)
+    grid = torch.stack((x, y), dim=-1)
+    sampled = F.grid_sample(images.float(), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    # The four weights sum to 1 only up to rounding, and an attack refuses what is outside [0, 1] by however little.
+    return sampled.clamp(0, 1).to(images.dtype)

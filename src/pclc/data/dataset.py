@@ -1,0 +1,76 @@
+"""A labelled set of images that fits in memory, kept as bytes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Images as uint8 (N, C, H, W), their labels as int64 (N,), and what the labels mean.
+
+    Bytes, because they take a quarter of the room of floats and can live on the device as a whole; a batch becomes
+    float in [0, 1] only when it is used.
+
+    >>> black = torch.zeros(4, 1, 8, 8, dtype=torch.uint8)
+    >>> toy = Dataset(black, torch.tensor([0, 1, 1, 0]), classes=("a", "b"), name="toy", split="train")
+    >>> len(toy), toy.subset([1, 2]).labels.tolist()
+    (4, [1, 1])
+    """
+
+    images: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+    name: str
+    split: str
+
+    def __post_init__(self) -> None:
+        images, labels = self.images, self.labels
+        if images.dtype != torch.uint8 or images.ndim != 4:
+            raise ValueError(
+                f"Expected argument `images` to be uint8 of shape (N, C, H, W), but got {images.dtype} "
+                f"of shape {tuple(images.shape)}."
+            )
+        if labels.dtype != torch.int64 or labels.ndim != 1:
+            raise ValueError(
+                f"Expected argument `labels` to be int64 of shape (N,), but got {labels.dtype} "
+                f"of shape {tuple(labels.shape)}."
+            )
+        if len(images) != len(labels):
+            raise ValueError(
+                f"Expected one label for each image, but got {len(images)} images and {len(labels)} labels."
+            )
+        if len(images) == 0:
+            raise ValueError(f"Expected at least one image in {self.name!r}, but got none.")
+        low, high = int(labels.min()), int(labels.max())
+        if low < 0 or high >= len(self.classes):
+            raise ValueError(
+                f"Expected the labels of {self.name!r} to be between 0 and {len(self.classes) - 1}, "
+                f"but they go from {low} to {high}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(size) for size in self.images.shape[1:])
+        return f"Dataset({self.name}, {self.split}: {len(self)} images of {shape}, {len(self.classes)} classes)"
+
+    def subset(self, indices: Sequence[int] | Tensor) -> "Dataset":
+        """Return the examples at ``indices``, in that order."""
+        chosen = torch.as_tensor(indices, device=self.labels.device)
+        if chosen.ndim != 1 or (len(chosen) > 0 and chosen.dtype not in (torch.int64, torch.int32)):
+            raise ValueError(
+                f"Expected argument `indices` to be a list of whole numbers, but got {chosen.dtype} "
+                f"of shape {tuple(chosen.shape)}."
+            )
+        if len(chosen) == 0:
+            raise ValueError("Expected argument `indices` to name at least one example, but it is empty.")
+        if int(chosen.min()) < 0 or int(chosen.max()) >= len(self):
+            raise ValueError(
+                f"Expected argument `indices` to be between 0 and {len(self) - 1}, "
+                f"but they go from {int(chosen.min())} to {int(chosen.max())}."
+            )
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen])

@@ -1,0 +1,92 @@
+"""The words in which a data set is described: what it holds, how it lies on disk, where it comes from."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pclc.data.arrays import Arrays
+from pclc.data.root import data_root
+
+SPLITS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One of the ways in which people have a data set on disk.
+
+    ``parts[split]`` lists the files that the split needs, each as its possible paths below the root; ``read`` gets
+    those that were found; ``md5`` has the published checksums by path below the root.
+    """
+
+    parts: Mapping[str, tuple[tuple[str, ...], ...]]
+    read: Callable[[tuple[Path, ...], str], Arrays]
+    md5: Mapping[str, str] = field(default_factory=dict)
+
+    def find(self, root: Path, split: str) -> tuple[Path, ...] | None:
+        """Return the files of a split, or None where not all are there."""
+        found = []
+        for part in self.parts[split]:
+            path = next((root / name for name in part if (root / name).is_file()), None)
+            if path is None:
+                return None
+            found.append(path)
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Download:
+    """An official file: its path below the root, its checksum, and where to get it, the first address first."""
+
+    path: str
+    md5: str
+    urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A data set: shape (C, H, W), number and names of classes, images in each official split, layouts, downloads.
+
+    ``classes`` is empty where the files tell the names. The first layout that is complete is read.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    num_classes: int
+    classes: tuple[str, ...]
+    counts: Mapping[str, int]
+    layouts: tuple[Layout, ...]
+    downloads: tuple[Download, ...] = ()
+
+    @property
+    def built_in(self) -> bool:
+        """Whether the data set comes with a library and needs no files."""
+        return not self.downloads
+
+    def folder(self, root: str | os.PathLike[str] | None) -> Path:
+        """Return the folder to look in; for what is built in any will do, so none needs to be known."""
+        return Path() if self.built_in else data_root(root)
+
+    def find(self, root: Path, split: str) -> tuple[Layout, tuple[Path, ...]] | None:
+        """Return the layout in which a split is there, with its files, or None."""
+        for layout in self.layouts:
+            paths = layout.find(root, split)
+            if paths is not None:
+                return layout, paths
+        return None
+
+    def missing(self, root: Path, split: str) -> str:
+        """Say which files belong where, and which are lacking where some are there."""
+        ways, lacking = [], []
+        for layout in self.layouts:
+            parts = layout.parts[split]
+            absent = [part for part in parts if not any((root / name).is_file() for name in part)]
+            ways.append(", ".join(" or ".join(part) for part in parts))
+            if 0 < len(absent) < len(parts):
+                lacking += [part[0] for part in absent]
+        partly = f" (there in part; {', '.join(lacking)} lacking)" if lacking else ""
+        return (
+            f"{self.name}: the {split} split is not in {root}{partly}. Run `pclc data fetch {self.name}`, or put there "
+            + "; or ".join(ways)
+            + "."
+        )
