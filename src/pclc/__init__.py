@@ -1,0 +1,20 @@
+"""pclc: train classifiers with the PC-LC loss, attack them, and tell the truth about the robustness that is left."""
+
+__version__ = "0.1.0"
+
+from pclc import functional
+from pclc.data import Dataset, load_dataset
+from pclc.losses import ComplementEntropy, GuidedComplementEntropy, PCLoss
+from pclc.models import create_model, load_model, save_model
+
+__all__ = [
+    "ComplementEntropy",
+    "Dataset",
+    "GuidedComplementEntropy",
+    "PCLoss",
+    "create_model",
+    "functional",
+    "load_dataset",
+    "load_model",
+    "save_model",
+]

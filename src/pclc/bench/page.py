@@ -1,0 +1,30 @@
+"""The page of measured figures, made from the result files: no figure on it is typed."""
+
+from pathlib import Path
+
+from pclc.bench.result import BenchResult
+from pclc.files import write_atomically
+
+_INTRODUCTION = """# Performance
+
+Made by `pclc bench page` from the files in `results/bench/`; each section names the command that repeats it. Times are
+comparable within a row, where all variants took turns in one run, and not from machine to machine.
+"""
+
+_TITLES = {"loss": "The loss", "train": "Training", "attack": "Attacks"}
+
+
+def write_page(results: Path, page: Path) -> int:
+    """Write `page` from every result under `results`; returns how many there were."""
+    files = sorted(results.glob("*.json"))
+    if not files:
+        raise FileNotFoundError(f"No benchmark results (*.json) in {results}: run `pclc bench loss --save` first.")
+    loaded = [(path, BenchResult.load(path)) for path in files]
+    loaded.sort(key=lambda item: (list(_TITLES).index(item[1].benchmark), item[0].name))
+    sections = [_INTRODUCTION]
+    for path, result in loaded:
+        title = f"## {_TITLES[result.benchmark]}: {result.conditions['device']}"
+        sections.append(f"{title}\n\nFrom `{path.as_posix()}`.\n\n{result.markdown()}")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(page, "\n".join(sections).encode())
+    return len(files)
