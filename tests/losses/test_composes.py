@@ -155,10 +155,10 @@ def test_ddp(tmp_path: object) -> None:
 def test_operators_follow_pytorchs_rules(constraint: str) -> None:
     """Schemas, fake tensors, aliasing: torch.library's own examination."""
     logits, target = torch.randn(3, 5, 2), torch.randint(0, 5, (3, 2))
-    terms = (0.995, 0.05, constraint == "soft", False, -100)
+    terms = (0.995, 0.05, constraint == "soft", False, -100, constraint == "hard")
     torch.library.opcheck(torch.ops.pclc.pc_rows, (logits, target, *terms))
-    loss, *rows = torch.ops.pclc.pc_rows(logits, target, *terms)
-    torch.library.opcheck(torch.ops.pclc.pc_rows_backward, (torch.ones_like(loss), logits, target, rows, *terms))
+    rows = torch.ops.pclc.pc_rows(logits, target, *terms)[1:]
+    torch.library.opcheck(torch.ops.pclc.pc_rows_backward, (torch.ones(3, 2), logits, target, list(rows), *terms))
 
 
 def test_memory_of_the_graph() -> None:

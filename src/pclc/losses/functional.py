@@ -1,12 +1,11 @@
 """The losses as functions, with the arguments and conventions of `torch.nn.functional.cross_entropy`."""
 
-from functools import partial
 from typing import Literal
 
 from torch import Tensor
 
 from pclc.losses.complement import complement_entropy_rows
-from pclc.losses.inputs import check_inputs, reduce_rows
+from pclc.losses.inputs import as_rows, check_inputs, reduce_rows
 from pclc.losses.pc_op import pc_rows
 from pclc.losses.pc_rows import Terms
 
@@ -69,8 +68,11 @@ def pc_loss(
     if constraint not in ("hard", "soft"):
         raise ValueError(f'Expected `constraint` to be "hard" or "soft", but got {constraint!r}.')
     check_inputs(logits, target, weight, reduction)
-    terms = Terms(margin, logit_weight, constraint == "soft", average_classes, ignore_index)
-    return reduce_rows(partial(pc_rows, terms=terms), logits, target, weight, ignore_index, reduction)
+    mean = reduction == "mean" and weight is None  # the usual case, fused
+    terms = Terms(margin, logit_weight, constraint == "soft", average_classes, ignore_index, mean)
+    rows, labels = as_rows(logits, target)
+    loss = pc_rows(rows, labels, terms)
+    return loss if mean else reduce_rows(loss, labels, target.shape, weight, ignore_index, reduction)
 
 
 def guided_complement_entropy(
@@ -97,8 +99,9 @@ def guided_complement_entropy(
     if not 0 <= alpha < float("inf"):
         raise ValueError(f"Expected `alpha` to be finite and at least 0, but got {alpha}.")
     check_inputs(logits, target, weight, reduction, fewest_classes=3)
-    rows = partial(complement_entropy_rows, alpha=alpha, ignore_index=ignore_index)
-    return reduce_rows(rows, logits, target, weight, ignore_index, reduction)
+    rows, labels = as_rows(logits, target)
+    loss = complement_entropy_rows(rows, labels, alpha, ignore_index)
+    return reduce_rows(loss, labels, target.shape, weight, ignore_index, reduction)
 
 
 def complement_entropy(

@@ -1,7 +1,5 @@
 """What every loss here shares with `torch.nn.functional.cross_entropy`: which inputs it takes, and how rows reduce."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -41,32 +39,29 @@ def check_inputs(
         raise ValueError(f"Expected `reduction` to be one of {_REDUCTIONS}, but got {reduction!r}.")
 
 
+def as_rows(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits as (N, K, D) and labels as (N, D), without a copy where memory allows."""
+    target = target.long()
+    if logits.dim() == 1:
+        logits, target = logits[None], target[None]
+    if logits.dim() == 2:  # not through flatten, which cannot guess the sizes of an empty batch
+        return logits.unsqueeze(2), target.unsqueeze(1)
+    return logits.flatten(2), target.flatten(1)
+
+
 def reduce_rows(
-    row_loss: Callable[[Tensor, Tensor], Tensor],
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
+    loss: Tensor, labels: Tensor, shape: torch.Size, weight: Tensor | None, ignore_index: int, reduction: str
 ) -> Tensor:
-    """Lay the inputs out as (N, K, D) and (N, D), apply `row_loss`, weigh and reduce as cross-entropy does.
+    """Weigh and reduce the losses of rows, (N, D), as cross-entropy does.
 
     Args:
-        row_loss: maps (N, K, D) logits and (N, D) labels to (N, D) losses, zero where the label is `ignore_index`.
-        logits: (K,), (N, K) or (N, K, d1, ...).
-        target: class indices, of the shape of the logits without their class dimension.
+        loss: zero where the label is `ignore_index`.
+        labels: (N, D), as :func:`as_rows` gives them.
+        shape: of the target as the user gave it, and of the result of "none".
         weight: a weight for each class; "mean" divides by the sum of the weights of the rows that count.
         ignore_index: rows with this label count nowhere.
         reduction: "none", "mean" or "sum".
     """
-    shape = target.shape
-    target = target.long()
-    if logits.dim() == 1:
-        logits, target = logits[None], target[None]
-    # A plain matrix must not pass through reshape, which would fix the sizes of an empty batch.
-    rows = logits.unsqueeze(2) if logits.dim() == 2 else logits.flatten(2)
-    labels = target.unsqueeze(1) if logits.dim() == 2 else target.flatten(1)
-    loss = row_loss(rows, labels)
     counted = labels != ignore_index
     if weight is not None:
         row_weight = torch.where(counted, weight.to(loss.dtype)[torch.where(counted, labels, 0)], 0)

@@ -17,7 +17,7 @@ from pclc.losses.pc_rows import Rows, Terms
 
 
 def pc_rows(logits: Tensor, target: Tensor, terms: Terms) -> Tensor:
-    """The loss of every row, (N, D), in fp32 (fp64 for fp64 logits); logits (N, K, D), target (N, D)."""
+    """The loss of every row, (N, D), or their mean, in fp32 (fp64 as given); logits (N, K, D), target (N, D)."""
     function = _PCRows if torch.compiler.is_compiling() else _PCRowsWithJvp
     loss: Tensor = function.apply(logits, target, *terms)[0]  # type: ignore[no-untyped-call]
     return loss
@@ -46,8 +46,9 @@ def _forward(
     soft_constraint: bool,
     average_classes: bool,
     ignore_index: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    terms = Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index)
+    mean: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    terms = Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index, mean)
     loss, rows = _implementation(logits).forward(logits, target, terms)
     return loss, *rows
 
@@ -61,10 +62,12 @@ def _(
     soft_constraint: bool,
     average_classes: bool,
     ignore_index: int,
+    mean: bool,
 ) -> tuple[Tensor, ...]:
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
     loss = torch.empty(target.shape, dtype=dtype, device=logits.device)
-    return loss, *Rows.empty(loss, Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index))
+    rows = Rows.empty(loss, Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index, mean))
+    return loss.new_empty(()) if mean else loss, *rows
 
 
 @torch.library.custom_op("pclc::pc_rows_backward", mutates_args=())
@@ -78,8 +81,9 @@ def _backward(
     soft_constraint: bool,
     average_classes: bool,
     ignore_index: int,
+    mean: bool,
 ) -> Tensor:
-    terms = Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index)
+    terms = Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index, mean)
     grad: Tensor = _implementation(logits).backward(grad_loss, logits, target, Rows(*rows), terms)
     return grad
 
@@ -102,7 +106,7 @@ class _PCRows(torch.autograd.Function):
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(logits, target, *output[1:])
-        ctx.save_for_forward(logits, target)
+        ctx.save_for_forward(logits, target, output[-1])
         ctx.terms = Terms(*terms)
 
     @staticmethod
@@ -110,25 +114,32 @@ class _PCRows(torch.autograd.Function):
         logits, target, *rows = ctx.saved_tensors
         grad = None
         if grad_loss is not None and torch.is_grad_enabled():  # somebody will differentiate this gradient
-            grad = grad_loss.unsqueeze(1) * _differentiable_gradient(logits, target, ctx.terms)
-            grad = grad.to(logits.dtype)
+            weight = grad_loss * rows[-1] if ctx.terms.mean else grad_loss.unsqueeze(1)
+            grad = (weight * _differentiable_gradient(logits, target, ctx.terms)).to(logits.dtype)
         elif grad_loss is not None:
-            grad = _backward(grad_loss, logits, target, rows, *ctx.terms)
+            grad = _backward(grad_loss.expand(target.shape), logits, target, rows, *ctx.terms)
         return grad, None, *(None for _ in ctx.terms)
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], logits: Tensor, target: Tensor, *terms: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """Rows are independent, so a mapped dimension becomes more of them."""
+        """Rows are independent, so a mapped dimension becomes more of them; a mean is taken of each member's rows."""
         size = info.batch_size
         logits_dim, target_dim = in_dims[:2]
         logits = logits.expand(size, *logits.shape) if logits_dim is None else logits.movedim(logits_dim, 0)
         target = target.expand(size, *target.shape) if target_dim is None else target.movedim(target_dim, 0)
-        outputs = _PCRowsWithJvp.apply(logits.flatten(0, 1), target.flatten(0, 1), *terms)  # type: ignore[no-untyped-call]
+        of_rows = Terms(*terms)._replace(mean=False)
+        outputs = _PCRowsWithJvp.apply(  # type: ignore[no-untyped-call]
+            logits.flatten(0, 1), target.flatten(0, 1), *of_rows
+        )
         # A part of the rows that these terms do not need is empty, and stays so for every member of the batch.
-        parts = tuple(out.unflatten(0, (size, -1)) if out.numel() else out.new_empty(size, 0) for out in outputs)
-        return parts, (0,) * len(parts)
+        loss, *rows = (out.unflatten(0, (size, -1)) if out.numel() else out.new_empty(size, 0) for out in outputs[:-1])
+        share = outputs[-1].expand(size, 1)
+        if Terms(*terms).mean:
+            share = 1 / (target != of_rows.ignore_index).flatten(1).sum(1, keepdim=True, dtype=loss.dtype)
+            loss = loss.flatten(1).sum(1) * share[:, 0]
+        return (loss, *rows, share), (0,) * len(outputs)
 
 
 class _PCRowsWithJvp(_PCRows):
@@ -136,10 +147,11 @@ class _PCRowsWithJvp(_PCRows):
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        logits, target = ctx.saved_tensors
+        logits, target, share = ctx.saved_tensors
         slope = None
         if tangent is not None:
             slope = (_differentiable_gradient(logits, target, ctx.terms) * tangent).sum(1)
+            slope = slope.sum() * share[0] if ctx.terms.mean else slope
         return slope, *(None for _ in Rows._fields)
 
 

@@ -31,6 +31,7 @@ class Terms(NamedTuple):
     soft_constraint: bool
     average_classes: bool
     ignore_index: int
+    mean: bool  # one number, the mean over the rows that count, instead of a number a row
 
     @property
     def soft(self) -> bool:
@@ -54,6 +55,7 @@ class Rows(NamedTuple):
     hard_class: Tensor  # the false class whose logit the hard constraint raises, -1 where it is inactive
     false_lse: Tensor  # soft constraint only: log-sum-exp over the false logits, relative to top
     mean_gap: Tensor  # soft constraint only: its value before the weight
+    share: Tensor  # one number: what a row's loss is multiplied by in the result, 1 / rows for the mean, else 1
 
     @staticmethod
     def empty(like: Tensor, terms: Terms) -> "Rows":
@@ -62,4 +64,4 @@ class Rows(NamedTuple):
         hard_class = torch.empty(like.shape if terms.hard else 0, dtype=torch.int32, device=like.device)
         soft = (torch.empty_like(like), torch.empty_like(like)) if terms.soft else (nothing, nothing.clone())
         top, log_norm, tau, shift, true_grad = (torch.empty_like(like) for _ in range(5))
-        return Rows(top, log_norm, tau, shift, true_grad, hard_class, *soft)
+        return Rows(top, log_norm, tau, shift, true_grad, hard_class, *soft, like.new_empty(1))

@@ -81,16 +81,18 @@ def forward(logits: Tensor, target: Tensor, terms: Terms) -> tuple[Tensor, Rows]
         true_grad=torch.where(some, slope, 0),
     )
     loss = torch.where(some, loss, 0)
-    return loss.view(shape), Rows(*(part.view(shape) if part.numel() else part for part in parts))
+    share = 1 / counted.sum(dtype=dtype) if terms.mean else torch.ones_like(parts.share)
+    parts = Rows(*(part.view(shape) if len(part) == len(y) else part for part in parts))._replace(share=share.view(1))
+    return loss.sum() * share if terms.mean else loss.view(shape), parts
 
 
 def backward(grad_loss: Tensor, logits: Tensor, target: Tensor, rows: Rows, terms: Terms) -> Tensor:
     """Gradient with respect to the logits, in their dtype."""
     grad = torch.empty_like(logits)
-    a_j, log_norm, tau, shift, true_grad, hard_class, false_lse, mean_gap = (part.reshape(-1) for part in rows)
+    a_j, log_norm, tau, shift, true_grad, hard_class, false_lse, mean_gap, share = (part.reshape(-1) for part in rows)
     dtype = log_norm.dtype
     target = target.reshape(-1)
-    g = torch.where(target == terms.ignore_index, 0, grad_loss.reshape(-1)).to(dtype)
+    g = torch.where(target == terms.ignore_index, 0, grad_loss.reshape(-1) * share).to(dtype)
     y = torch.where(target == terms.ignore_index, 0, target)
     partly = (tau > -torch.inf) & (shift != 0)
     some_partly = bool(partly.any())

@@ -18,11 +18,11 @@ def lenet5(num_classes: int = 10, in_channels: int = 1, image_size: int = 28) ->
     side = (image_size // 2 - 4) // 2
     body = nn.Sequential(
         nn.Conv2d(in_channels, 6, 5, padding=2),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(16 * side * side, 120),
         nn.ReLU(),

@@ -16,11 +16,11 @@ def lenet8(num_classes: int = 10, in_channels: int = 1, image_size: int = 8) -> 
     side = image_size // 4
     body = nn.Sequential(
         nn.Conv2d(in_channels, 16, 3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Conv2d(16, 32, 3, padding=1),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(32 * side * side, 64),
         nn.ReLU(),
