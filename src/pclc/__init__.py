@@ -4,17 +4,24 @@ __version__ = "0.1.0"
 
 from pclc import functional
 from pclc.data import Dataset, load_dataset
+from pclc.execution import Execution
 from pclc.losses import ComplementEntropy, GuidedComplementEntropy, PCLoss
 from pclc.models import create_model, load_model, save_model
+from pclc.training import RunDirectory, TrainConfig, TrainingError, train
 
 __all__ = [
     "ComplementEntropy",
     "Dataset",
+    "Execution",
     "GuidedComplementEntropy",
     "PCLoss",
+    "RunDirectory",
+    "TrainConfig",
+    "TrainingError",
     "create_model",
     "functional",
     "load_dataset",
     "load_model",
     "save_model",
+    "train",
 ]

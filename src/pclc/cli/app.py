@@ -7,6 +7,8 @@ import typer
 
 from pclc.cli.bench import bench_app
 from pclc.cli.data import data_app
+from pclc.cli.train import train
+from pclc.training import TrainingError
 
 app = typer.Typer(
     name="pclc",
@@ -17,6 +19,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
+app.command()(train)
 
 
 def _print_version(wanted: bool) -> None:
@@ -43,6 +46,6 @@ def main() -> None:
     """Run the command; a mistake of the user's ends in one sentence, not in a traceback."""
     try:
         app()
-    except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
+    except (ValueError, FileNotFoundError, ModuleNotFoundError, TrainingError) as error:
         typer.echo(f"pclc: {error}", err=True)
         sys.exit(2)

@@ -61,6 +61,93 @@ def loss(
 
 
 @bench_app.command()
+def train(
+    dataset: Annotated[str, typer.Argument(help="The data set to train on.")] = "digits",
+    model: Annotated[str | None, typer.Option(help="A network; by default the paper's for the data set.")] = None,
+    losses: Annotated[list[str] | None, typer.Option("--loss", help="By default ce and pc-lc.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to take the median of.")] = 5,
+    plain: Annotated[bool, typer.Option(help="Also time the plain loop.")] = True,
+    workers: Annotated[int, typer.Option(min=0, help="Workers of the plain loop's DataLoader.")] = 0,
+    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    device: Device = None,
+    precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16.")] = "auto",
+    compile: Annotated[bool | None, typer.Option(help="torch.compile; by default on CUDA.")] = None,  # noqa: A002
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """Whole epochs with shuffling and augmentation, beside the loop that everybody writes.
+
+    Example: `pclc bench train mnist --epochs 10`
+    """
+    import pclc
+    from pclc.bench.train import bench_train
+    from pclc.training import PRESETS, paper_config
+
+    data = pclc.load_dataset(dataset, "train", root)
+    config = paper_config(dataset, **({"batch_size": batch_size} if batch_size else {}))
+    execution = pclc.Execution(device=device, precision=precision)  # type: ignore[arg-type]
+    if compile is None:
+        compile = execution.torch_device.type == "cuda"  # noqa: A001 (a real run is long enough)
+    execution = pclc.Execution(device=device, precision=precision, compile=compile)  # type: ignore[arg-type]
+    result = bench_train(
+        data,
+        model or PRESETS[dataset].model,
+        config,
+        execution,
+        losses or ("ce", "pc-lc"),
+        epochs,
+        plain,
+        workers,
+        report=lambda row: typer.echo(f"{row['variant']}: {row['img/s']:,.0f} img/s", err=True),
+    )
+    _finish(result, as_json, save)
+
+
+@bench_app.command()
+def accuracy(
+    dataset: Annotated[str, typer.Argument(help="The data set to train on.")] = "digits",
+    loss: Annotated[str, typer.Option(help="ce, gce, cot, pc, pc-lc, pc-lc-authors.")] = "pc-lc",
+    model: Annotated[str | None, typer.Option(help="A network; by default the paper's for the data set.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 3,
+    precisions: Annotated[
+        list[str] | None, typer.Option("--precision", help="fp32, tf32, bf16; may be repeated.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each phase; by default the paper's.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    device: Device = None,
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """Clean accuracy of the paper's protocol over seeds and precisions.
+
+    Example: `pclc bench accuracy mnist --seeds 3 --precision bf16 --precision fp32`
+    """
+    import pclc
+    from pclc.bench.accuracy import bench_accuracy
+    from pclc.bench.result import BenchResult
+    from pclc.training import paper_config
+
+    changes = {"epochs": epochs, "warm_up_epochs": epochs} if epochs else {}
+
+    def report(result: BenchResult) -> None:
+        if save:  # hours of training are not lost to an interruption
+            result.save(save)
+        for row in result.rows:
+            typer.echo(f"{row['data']} {row['loss']} {row['precision']}: {row['accuracy %']}", err=True)
+
+    result = bench_accuracy(
+        pclc.load_dataset(dataset, "train", root),
+        pclc.load_dataset(dataset, "test", root),
+        [paper_config(dataset, loss=loss, seed=seed, **changes) for seed in range(seeds)],
+        [pclc.Execution(device=device, precision=name) for name in precisions or ["auto"]],  # type: ignore[arg-type]
+        model,
+        report,
+    )
+    _finish(result, as_json, save)
+
+
+@bench_app.command()
 def page(
     results: Annotated[Path, typer.Option(help="Folder with the saved results.")] = Path("results/bench"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/performance.md"),

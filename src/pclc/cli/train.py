@@ -1,0 +1,96 @@
+"""``pclc train``: one model, which can be killed and goes on."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def train(
+    dataset: Annotated[str, typer.Argument(help="digits, mnist, kmnist, fashion-mnist, cifar10, cifar100, svhn, ...")],
+    loss: Annotated[str, typer.Option(help="ce, gce, cot, pc, pc-lc, pc-lc-authors.")] = "pc-lc",
+    model: Annotated[
+        str | None, typer.Option(help="A network, or package.module:factory; by default the paper's.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of weights, order, augmentation and dropout.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/DATASET-MODEL-LOSS-SEED.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of the second phase.")] = None,
+    warm_up_epochs: Annotated[int | None, typer.Option(help="Epochs of the first phase; by default as many.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples a step, over all processes together.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate at the start of each phase.")] = None,
+    lr_factor: Annotated[float | None, typer.Option(help="What it is multiplied by at each milestone.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="L2 penalty.")] = None,
+    margin: Annotated[float | None, typer.Option(help="xi of PC.")] = None,
+    logit_weight: Annotated[float | None, typer.Option(help="lambda of PC-LC.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Exponent of GCE.")] = None,
+    augmentation: Annotated[str | None, typer.Option(help="none, crop, crop-flip, authors.")] = None,
+    validation: Annotated[float | None, typer.Option(help="Share of the training set to hold out.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
+    precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16.")] = "auto",
+    compile: Annotated[bool | None, typer.Option(help="torch.compile; by default where it pays.")] = None,  # noqa: A002
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train one model with the paper's protocol, every number of which can be changed.
+
+    Killed at any moment, the same command goes on where it was. Over several GPUs or hosts:
+    `torchrun --nproc-per-node 8 -m pclc train cifar10`.
+
+    Examples:
+
+    - `pclc train digits --loss pc-lc`
+
+    - `pclc train cifar10 --loss ce --seed 1 --out runs/ce-1`
+    """
+    import os
+
+    import torch
+
+    import pclc
+    from pclc.training import PRESETS, paper_config
+
+    changes: dict[str, Any] = {
+        "loss": loss,
+        "seed": seed,
+        "epochs": epochs,
+        "warm_up_epochs": epochs if warm_up_epochs is None else warm_up_epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "lr_factor": lr_factor,
+        "weight_decay": weight_decay,
+        "margin": margin,
+        "logit_weight": logit_weight,
+        "alpha": alpha,
+        "augmentation": augmentation,
+        "validation": validation,
+    }
+    train_set = pclc.load_dataset(dataset, "train", root)
+    config = paper_config(dataset, **{name: value for name, value in changes.items() if value is not None})
+    name = model or PRESETS[dataset].model
+    if device is None and "LOCAL_RANK" in os.environ and torch.cuda.is_available():
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(device)
+    execution = pclc.Execution(device=device, precision=precision, compile=compile)  # type: ignore[arg-type]
+    torch.manual_seed(seed)
+    channels, size = train_set.images.shape[1:3]
+    network = pclc.create_model(name, num_classes=len(train_set.classes), in_channels=channels, image_size=size)
+    out = out or Path("runs") / f"{dataset}-{name.replace(':', '.')}-{loss}-{seed}"
+    result = pclc.train(
+        network,
+        train_set,
+        config,
+        out=out,
+        execution=execution,
+        test=pclc.load_dataset(dataset, "test", root),
+        progress=True,
+    )
+    if os.environ.get("RANK", "0") != "0":
+        return
+    if as_json:
+        typer.echo(json.dumps({"run": str(out), **pclc.RunDirectory(out).result}, indent=1))
+    else:
+        typer.echo(
+            f"{out}: accuracy {result.test_accuracy:.4f} on the test set, after {len(result.history)} epochs in "
+            f"{result.seconds:.1f} s and {result.setup_seconds:.1f} s of set-up"
+        )

@@ -1,0 +1,117 @@
+"""One object that says how something runs, with defaults that suit the machine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+Precision = Literal["auto", "fp32", "tf32", "bf16"]
+
+# Steps from which on compiling a model on a GPU has paid for itself: about half a minute at 1 ms saved a step.
+_STEPS_THAT_PAY = 5_000
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where and how fast, never what: results agree up to rounding whatever is chosen here.
+
+    Args:
+        device: "cpu", "cuda", "cuda:1", ...; None takes CUDA where there is one.
+        precision: of training and of gradients. "fp32" is IEEE float32 with TF32 off; "auto" is bf16 on CUDA devices
+            that have it, and fp32 elsewhere. Weights, losses and decisions on outcomes are float32 in any case.
+        compile: use `torch.compile`; None does so on CUDA for runs long enough to pay for it.
+        cuda_graphs: replay steps from CUDA graphs; None does so on CUDA.
+        batch_size: examples a pass in evaluation and attacks, halved where they do not fit; None suits the device.
+
+    Example:
+        >>> Execution(device="cpu").resolved_precision
+        'fp32'
+    """
+
+    device: str | None = None
+    precision: Precision = "auto"
+    compile: bool | None = None
+    cuda_graphs: bool | None = None
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("auto", "fp32", "tf32", "bf16"):
+            raise ValueError(f"Expected `precision` to be auto, fp32, tf32 or bf16, but got {self.precision!r}.")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"Expected `batch_size` to be at least 1, but got {self.batch_size}.")
+        kind = torch.device(self.device).type if self.device else None
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise ValueError(
+                f"Expected `device` to be one that this machine has, but got {self.device!r} without CUDA."
+            )
+        if self.cuda_graphs and self.torch_device.type != "cuda":
+            raise ValueError("Expected `cuda_graphs` to be used with a CUDA device.")
+
+    @property
+    def torch_device(self) -> torch.device:
+        """The device that is meant."""
+        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def resolved_precision(self) -> Literal["fp32", "tf32", "bf16"]:
+        """The precision that is meant."""
+        if self.precision != "auto":
+            return self.precision
+        return "bf16" if self.torch_device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+
+    @property
+    def resolved_batch_size(self) -> int:
+        """Examples a pass where no gradient of weights is kept."""
+        return self.batch_size or (2_000 if self.torch_device.type == "cuda" else 250)
+
+    def compiles(self, steps: int) -> bool:
+        """Whether a run of so many steps is to be compiled."""
+        if self.compile is None:
+            return self.torch_device.type == "cuda" and steps >= _STEPS_THAT_PAY
+        return self.compile
+
+    @property
+    def captures(self) -> bool:
+        """Whether steps are to be replayed from CUDA graphs."""
+        return self.torch_device.type == "cuda" if self.cuda_graphs is None else self.cuda_graphs
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """The layout in which convolutions are fast: channels last, but for float32 on CUDA cores."""
+        slow = self.torch_device.type == "cuda" and self.resolved_precision == "fp32"
+        return torch.contiguous_format if slow else torch.channels_last
+
+    def place(self, model: nn.Module) -> nn.Module:
+        """The model on the device, in the layout that suits it."""
+        model = model.to(self.torch_device)
+        return model.to(memory_format=self.memory_format)  # type: ignore[call-overload, no-any-return]
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """Forward passes in the chosen precision."""
+        precision = self.resolved_precision
+        with (
+            _tf32(precision != "fp32"),
+            torch.autocast(self.torch_device.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
+        ):
+            yield
+
+
+@contextmanager
+def ieee_fp32() -> Iterator[None]:
+    """Float32 as IEEE defines it: no TF32, no autocast. Whether an example is fooled is decided inside this."""
+    with _tf32(False), torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+        yield
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

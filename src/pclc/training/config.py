@@ -1,0 +1,143 @@
+"""What is trained and how: one frozen object that goes into the run directory."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from torch import nn
+
+from pclc.data.augment import AUGMENTATIONS, Augmentation
+from pclc.losses import ComplementEntropy, GuidedComplementEntropy, PCLoss
+
+LossName = Literal["ce", "gce", "cot", "pc", "pc-lc", "pc-lc-authors"]
+
+# What each loss does in its first and in its second phase. A step makes one update for each criterion in turn: COT
+# alternates cross-entropy and complement entropy.
+_PHASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "ce": (("ce",), ("ce",)),
+    "gce": (("gce",), ("gce",)),
+    "cot": (("ce", "complement"), ("ce", "complement")),
+    "pc": (("ce",), ("pc",)),
+    "pc-lc": (("ce",), ("pc-lc",)),
+    "pc-lc-authors": (("ce",), ("pc-lc-authors",)),
+}
+LOSSES = tuple(_PHASES)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Epochs with the same criteria, begun with a fresh optimizer."""
+
+    criteria: tuple[str, ...]
+    epochs: int
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The paper's protocol; every number can be changed.
+
+    Training has two phases, each with a fresh Adam at `lr`, multiplied by `lr_factor` at a third and at two thirds of
+    the phase. PC-LC begins with cross-entropy, because its gradient vanishes on samples that are still unlikely; the
+    other losses use the same loss twice, so that only the loss differs.
+
+    Args:
+        loss: "ce", "gce", "cot", "pc" (no logit constraint), "pc-lc" (as printed), "pc-lc-authors" (as in the authors'
+            code: soft constraint, PC averaged over classes).
+        warm_up_epochs: length of the first phase; 0 leaves it out.
+        epochs: length of the second phase.
+        batch_size: examples a step, over all processes together.
+        lr: learning rate at the start of each phase.
+        lr_factor: what it is multiplied by at each milestone.
+        milestones: shares of a phase after which that happens.
+        weight_decay: L2 penalty inside the gradient, as Adam has it.
+        margin: xi of PC.
+        logit_weight: lambda of PC-LC.
+        alpha: exponent of GCE.
+        augmentation: name of one of `pclc.data.augment.AUGMENTATIONS`.
+        validation: share of the training set that is held out, the same for every seed; 0 trains on all of it.
+        seed: of the weights (where they are made by the command), the order, the augmentation and dropout.
+    """
+
+    loss: LossName = "pc-lc"
+    warm_up_epochs: int = 50
+    epochs: int = 50
+    batch_size: int = 256
+    lr: float = 0.01
+    lr_factor: float = 0.2
+    milestones: tuple[float, ...] = (1 / 3, 2 / 3)
+    weight_decay: float = 0.0
+    margin: float = 0.995
+    logit_weight: float = 0.05
+    alpha: float = 1 / 3
+    augmentation: str = "none"
+    validation: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists
+        expectations = {
+            "loss": (self.loss in LOSSES, f"one of {', '.join(LOSSES)}"),
+            "warm_up_epochs": (
+                _whole(self.warm_up_epochs) and self.warm_up_epochs >= 0,
+                "a whole number of at least 0",
+            ),
+            "epochs": (_whole(self.epochs) and self.epochs >= 1, "a whole number of at least 1"),
+            "batch_size": (_whole(self.batch_size) and self.batch_size >= 1, "a whole number of at least 1"),
+            "lr": (0 < self.lr < float("inf"), "greater than 0"),
+            "lr_factor": (0 < self.lr_factor <= 1, "in (0, 1]"),
+            "milestones": (all(0 < share < 1 for share in self.milestones), "shares of a phase, each in (0, 1)"),
+            "weight_decay": (0 <= self.weight_decay < float("inf"), "at least 0"),
+            "margin": (0 < self.margin <= 1, "in (0, 1]"),
+            "logit_weight": (0 <= self.logit_weight < float("inf"), "at least 0"),
+            "alpha": (0 <= self.alpha < float("inf"), "at least 0"),
+            "augmentation": (self.augmentation in AUGMENTATIONS, f"one of {', '.join(AUGMENTATIONS)}"),
+            "validation": (0 <= self.validation < 1, "in [0, 1)"),
+            "seed": (_whole(self.seed) and self.seed >= 0, "a whole number of at least 0"),
+        }
+        for name, (holds, expected) in expectations.items():
+            if not holds:
+                raise ValueError(f"Expected `{name}` to be {expected}, but got {getattr(self, name)!r}.")
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """What is done, in order."""
+        first, second = _PHASES[self.loss]
+        phases = Phase(first, self.warm_up_epochs), Phase(second, self.epochs)
+        return tuple(phase for phase in phases if phase.epochs)
+
+    @property
+    def images(self) -> Augmentation:
+        """The augmentation that is meant."""
+        return AUGMENTATIONS[self.augmentation]
+
+    def criterion(self, name: str) -> nn.Module:
+        """The criterion of that name with this configuration's numbers."""
+        if name == "ce":
+            return nn.CrossEntropyLoss()
+        if name == "gce":
+            return GuidedComplementEntropy(self.alpha)
+        if name == "complement":
+            return ComplementEntropy()
+        if name == "pc-lc-authors":
+            return PCLoss(self.margin, self.logit_weight, constraint="soft", average_classes=True)
+        return PCLoss(self.margin, self.logit_weight if name == "pc-lc" else 0.0)
+
+    def learning_rate(self, phase: Phase, epoch: int) -> float:
+        """The learning rate in an epoch (from 0) of a phase."""
+        passed = sum(epoch >= max(1, round(share * phase.epochs)) for share in self.milestones)
+        return self.lr * self.lr_factor**passed
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "milestones": list(self.milestones)}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> "TrainConfig":
+        """Read what :meth:`as_dict` wrote."""
+        unknown = sorted(set(content) - {field.name for field in fields(cls)})
+        if unknown:
+            raise ValueError(f"Expected fields of a training configuration, but got {', '.join(unknown)}.")
+        return cls(**content)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,132 @@
+"""The run directory: all that is needed to go on with a run, to repeat it, and to read its results.
+
+=====================  ================================================================================================
+``config.json``        what was asked for: configuration, data set, model, execution, versions, and their hash
+``metrics.jsonl``      one line an epoch
+``checkpoint.pt``      where a run that is not finished goes on; gone when it is
+``model.safetensors``  the trained weights, with ``model.json``, which says of which network
+``training.json``      what came out, written last: a run is finished when it is there
+=====================  ================================================================================================
+
+Later work adds ``evaluation.json`` and adversarial examples. Every file appears whole or not at all.
+"""
+
+import hashlib
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pclc import __version__
+from pclc.files import replace_atomically, write_atomically
+
+VERSION = 1
+
+
+class RunDirectory:
+    """A folder in which a run keeps its files."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def begin(self, config: dict[str, Any]) -> None:
+        """Claim the folder for a run; an earlier run with another configuration is not overwritten."""
+        wanted = json.loads(json.dumps(config))
+        file = self.path / "config.json"
+        if file.exists():
+            found = _read(file)
+            if config_hash(found["run"]) != config_hash(wanted):
+                different = sorted(_differences(found["run"], wanted))
+                raise ValueError(
+                    f"Expected {self.path} to be new or to hold the same run, but it holds another one "
+                    f"(different: {', '.join(different)}). Choose another folder or remove that one."
+                )
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        content = {
+            "version": VERSION,
+            "run": wanted,
+            "hash": config_hash(wanted),
+            "versions": {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        }
+        _write(file, content)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What was asked for."""
+        return dict(_read(self.path / "config.json")["run"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end."""
+        return (self.path / "training.json").exists()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What came out."""
+        return _read(self.path / "training.json")
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One entry for each epoch."""
+        file = self.path / "metrics.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def write_metrics(self, history: list[dict[str, Any]]) -> None:
+        """Replace the metrics, which never hold an epoch that the checkpoint does not know."""
+        lines = "".join(json.dumps(entry) + "\n" for entry in history)
+        write_atomically(self.path / "metrics.jsonl", lines.encode())
+
+    def append_metrics(self, entry: dict[str, Any]) -> None:
+        """Add an epoch."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Keep what is needed to go on."""
+        with replace_atomically(self.path / "checkpoint.pt") as temporary:
+            torch.save(state, temporary)
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """What was kept, on the CPU, or None."""
+        file = self.path / "checkpoint.pt"
+        if not file.exists():
+            return None
+        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        return state
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write what came out, and drop what is needed no more."""
+        _write(self.path / "training.json", {"version": VERSION, **result})
+        (self.path / "checkpoint.pt").unlink(missing_ok=True)
+
+
+def config_hash(config: dict[str, Any]) -> str:
+    """Sixteen hexadecimal digits that stand for a configuration."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list[str]:
+    names = []
+    for key in a.keys() | b.keys():
+        left, right = a.get(key), b.get(key)
+        if isinstance(left, dict) and isinstance(right, dict):
+            names += _differences(left, right, f"{prefix}{key}.")
+        elif left != right:
+            names.append(f"{prefix}{key} {left!r} -> {right!r}")
+    return names
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        raise FileNotFoundError(f"Expected a run directory with {file.name}, but {file.parent} has none.")
+    content: dict[str, Any] = json.loads(file.read_text())
+    if content.get("version") != VERSION:
+        raise ValueError(f"Expected {file} to have version {VERSION}, but got {content.get('version')!r}.")
+    return content
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    write_atomically(file, (json.dumps(content, indent=1) + "\n").encode())

@@ -1,0 +1,97 @@
+"""The command as a user types it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def pclc(*arguments: str | Path, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pclc", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=ENVIRONMENT, check=False)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_version_names_torch_and_device() -> None:
+    assert pclc("--version").stdout.startswith("pclc 0.1.0, torch 2.")
+
+
+@pytest.mark.parametrize("command", [(), ("train",), ("data",), ("bench",), ("bench", "loss"), ("bench", "train")])
+def test_help_teaches(command: tuple[str, ...]) -> None:
+    shown = pclc(*command, "--help").stdout
+    assert "Usage" in shown
+
+
+def test_train(tmp_path: Path) -> None:
+    arguments = ("train", "digits", "--loss", "ce", "--epochs", "2", "--device", "cpu")
+    done = pclc(*arguments, cwd=tmp_path)
+    assert "runs/digits-lenet8-ce-0: accuracy 0." in done.stdout
+    again = pclc(*arguments, "--json", cwd=tmp_path)
+    result = json.loads(again.stdout)
+    assert result["epochs"] == 4
+    assert result["test_examples"] == 360
+    other = pclc(*arguments, "--seed", "1", "--out", "runs/digits-lenet8-ce-0", code=2, cwd=tmp_path)
+    assert "holds another one (different: train.seed 0 -> 1)" in other.stderr
+    assert "Traceback" not in other.stderr
+
+
+def test_a_mistake_ends_in_a_sentence(tmp_path: Path) -> None:
+    for arguments, sentence in [
+        (("train", "digitz"), "digits"),
+        (("train", "digits", "--loss", "hinge"), "Expected `loss` to be one of"),
+        (("train", "digits", "--epochs", "0"), "Expected `epochs`"),
+        (("bench", "loss", "--shape", "10"), "Expected --shape as N x K"),
+        (("bench", "loss", "--dtype", "fp8"), "Expected --dtype to be one of fp32, bf16"),
+    ]:
+        done = pclc(*arguments, code=2, cwd=tmp_path)
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_bench_loss_and_page(tmp_path: Path) -> None:
+    save = tmp_path / "results" / "loss.json"
+    done = pclc(
+        "bench",
+        "loss",
+        "--device",
+        "cpu",
+        "--shape",
+        "64x10",
+        "--rounds",
+        "2",
+        "--no-compiled",
+        "--save",
+        save,
+        "--json",
+    )
+    result = json.loads(done.stdout)
+    assert [(row["dtype"], row["rows"]) for row in result["rows"]] == [
+        ("fp32", "random"), ("fp32", "confident"), ("bf16", "random"), ("bf16", "confident"),
+    ]  # fmt: skip
+    assert json.loads(save.read_text()) == result
+    assert all(row["PC-LC ms"] > 0 and row["PC-LC / CE"] > 0 for row in result["rows"])
+    page = tmp_path / "performance.md"
+    pclc("bench", "page", "--results", save.parent, "--out", page)
+    assert f"{result['rows'][0]['PC-LC ms']:.4g}" in page.read_text()
+
+
+def test_bench_train() -> None:
+    done = pclc("bench", "train", "digits", "--epochs", "2", "--device", "cpu", "--json")
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["variant"] for row in rows] == ["plain loop, ce", "pclc, ce", "pclc, pc-lc"]
+    assert all(row["img/s"] > 0 for row in rows)
+
+
+def test_bench_accuracy(tmp_path: Path) -> None:
+    save = tmp_path / "accuracy.json"
+    pclc("bench", "accuracy", "digits", "--epochs", "3", "--seeds", "2", "--device", "cpu", "--save", save)
+    (row,) = json.loads(save.read_text())["rows"]
+    assert row["seeds"] == 2
+    first, second = (float(value) for value in row["accuracy %"].split(", "))
+    assert row["mean"] == pytest.approx((first + second) / 2, abs=0.01)

@@ -1,0 +1,91 @@
+"""How things run: the settings, batches that fit, captured steps."""
+
+import pytest
+import torch
+
+from pclc.execution import Execution, captured, ieee_fp32, in_batches
+
+
+def test_settings_on_the_cpu() -> None:
+    execution = Execution(device="cpu")
+    assert execution.torch_device == torch.device("cpu")
+    assert execution.resolved_precision == "fp32"
+    assert not execution.captures
+    assert not execution.compiles(10**9), "on the CPU compiling is for those who ask for it"
+    assert Execution(device="cpu", compile=True).compiles(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"precision": "fp8"}, "Expected `precision` to be auto, fp32, tf32 or bf16, but got 'fp8'"),
+        ({"batch_size": 0}, "Expected `batch_size` to be at least 1, but got 0"),
+        ({"device": "cpu", "cuda_graphs": True}, "Expected `cuda_graphs` to be used with a CUDA device"),
+    ],
+)
+def test_refusals(arguments: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Execution(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_a_device_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="'cuda' without CUDA"):
+        Execution(device="cuda")
+
+
+def test_precision_holds_inside_and_is_put_back() -> None:
+    linear = torch.nn.Linear(4, 4)
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    with Execution(device="cpu", precision="bf16").arithmetic():
+        assert linear(torch.randn(2, 4)).dtype == torch.bfloat16
+        assert torch.backends.cudnn.allow_tf32
+        with ieee_fp32():
+            assert linear(torch.randn(2, 4)).dtype == torch.float32
+            assert not torch.backends.cudnn.allow_tf32
+            assert not torch.backends.cuda.matmul.allow_tf32
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+
+
+def test_batches_are_put_together_in_order() -> None:
+    x, y = torch.arange(10), torch.arange(10) * 2
+    assert in_batches(lambda a, b: a + b, x, y, size=3).equal(x * 3)
+    assert in_batches(lambda a: a.float(), x[:0], size=3).shape == (0,)
+
+
+def test_a_batch_that_does_not_fit_is_halved_aloud() -> None:
+    sizes = []
+
+    def work(a: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(a))
+        if len(a) > 3:
+            raise torch.OutOfMemoryError
+        return a
+
+    with pytest.warns(UserWarning, match="going on with 2 examples at a time"):
+        result = in_batches(work, torch.arange(9), size=8)
+    assert result.equal(torch.arange(9))
+    assert sizes == [8, 4, 2, 2, 2, 2, 1]
+
+
+def test_a_single_example_that_does_not_fit_is_an_error() -> None:
+    def work(a: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(torch.OutOfMemoryError), pytest.warns(UserWarning, match="did not fit"):
+        in_batches(work, torch.arange(9), size=2)
+
+
+@pytest.mark.cuda
+def test_captured_work_is_replayed() -> None:
+    total, step = torch.zeros(1, device="cuda"), torch.ones(1, device="cuda")
+
+    def work() -> None:
+        total.add_(step)
+
+    replay = captured(work)
+    total.zero_()
+    step.fill_(2)
+    for _ in range(5):
+        replay()
+    assert float(total) == 10
