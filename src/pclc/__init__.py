@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-from pclc import functional
+from pclc import attacks, functional
 from pclc.data import Dataset, load_dataset
 from pclc.execution import Execution
 from pclc.losses import ComplementEntropy, GuidedComplementEntropy, PCLoss
@@ -18,6 +18,7 @@ __all__ = [
     "RunDirectory",
     "TrainConfig",
     "TrainingError",
+    "attacks",
     "create_model",
     "functional",
     "load_dataset",

@@ -1,0 +1,138 @@
+"""What every attack is: settings that can be printed and compared, and one way to run them."""
+
+import dataclasses
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pclc.attacks.cost import Cost
+from pclc.attacks.decide import exact_logits, is_success
+from pclc.attacks.frozen import frozen
+from pclc.attacks.inputs import check_examples, check_logits, check_randomness, warn_of_probabilities
+from pclc.attacks.notices import ZeroGradientWarning
+from pclc.attacks.types import STOPS, Model, Stop
+from pclc.attacks.validate import check_choice, check_flag
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """What a run gives.
+
+    Attributes:
+        x_adv: (N, ...), inside the budget and the box.
+        success: (N,) flags: fooled, as a forward pass of `x_adv` in IEEE float32 decides.
+        forwards: forward passes of the model, in examples, with the one before and the one after crafting.
+        backwards: backward passes, in examples.
+        zero_gradient_share: of the gradients asked for, one an example and a step, those that were exactly zero in
+            every entry; None where the attack asks for none.
+    """
+
+    x_adv: Tensor
+    success: Tensor
+    forwards: int
+    backwards: int
+    zero_gradient_share: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class Attack(ABC):
+    """The settings that all attacks share, and how they run.
+
+    Args:
+        targeted: `y` is the class to reach, and success means that it is predicted; otherwise `y` is the true class,
+            and success means that another one is.
+        stop: "success" leaves an example alone as soon as it is fooled, also when it is before the attack begins;
+            "never" spends the whole budget and returns the last iterate, as the tables of papers do. Examples go
+            through the same iterates in both, so that, up to the rounding of a different batch, what "never" fools
+            "success" fools too.
+    """
+
+    name: ClassVar[str]
+
+    _: KW_ONLY
+    targeted: bool = False
+    stop: Stop = "success"
+
+    def __post_init__(self) -> None:
+        check_flag("targeted", self.targeted)
+        check_choice("stop", self.stop, STOPS)
+
+    def __call__(self, model: Model, x: Tensor, y: Tensor, seed: int = 0, index: Tensor | None = None) -> Tensor:
+        """Return `run(...).x_adv`."""
+        return self._run(model, x, y, seed, index).x_adv
+
+    def run(self, model: Model, x: Tensor, y: Tensor, seed: int = 0, index: Tensor | None = None) -> AttackResult:
+        """Attack the examples, and tell how it went.
+
+        The model runs in eval mode and comes back as it was. Its clean logits are looked at first.
+
+        Args:
+            model: images (N, ...) to logits (N, K).
+            x: (N, ...) float32 or float64 in [0, 1].
+            y: (N,) int64, the true classes, or the classes to reach where `targeted`.
+            seed: of all random numbers.
+            index: (N,) int64, the images' places in their data set, to which random numbers belong; None: 0 ... N - 1.
+        """
+        return self._run(model, x, y, seed, index)
+
+    def _run(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor | None) -> AttackResult:
+        """One level below `run` and `__call__`, so that warnings point at the caller of either."""
+        check_examples(x, y)
+        index = check_randomness(seed, index, x)
+        cost = Cost()
+        with torch.inference_mode(False), torch.no_grad(), frozen(model):
+            x_adv, y, index = x.detach().clone(), y.clone(), index.clone()
+            if not len(x):
+                return AttackResult(x_adv, torch.zeros_like(y, dtype=torch.bool), 0, 0, None)
+            clean = exact_logits(model, x_adv, cost)
+            check_logits(clean, y)
+            warn_of_probabilities(clean)
+            todo = torch.ones_like(y, dtype=torch.bool)
+            if self.stop == "success":
+                todo = ~is_success(clean, y, self.targeted)
+            if todo.any():
+                x_adv[todo] = self._perturb(model, x_adv[todo], y[todo], seed, index[todo], cost)
+            success = is_success(exact_logits(model, x_adv, cost), y, self.targeted)
+        share = cost.zero_gradient_share
+        if share:
+            warnings.warn(
+                f"{share:.1%} of the gradients of {self} were exactly zero, and moved nothing: its success rate says "
+                'little about the model. Try a margin objective, or a logit scale such as objective="ce*0.01".',
+                ZeroGradientWarning,
+                stacklevel=3,
+            )
+        return AttackResult(x_adv, success, cost.forwards, cost.backwards, share)
+
+    @abstractmethod
+    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
+        """Return the adversarial examples of checked inputs and a frozen model; keep the books in `cost`."""
+
+    def __str__(self) -> str:
+        """The attack as `parse_attack` reads it."""
+        return f"{self.name}({self._settings()})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._settings()})"
+
+    def _settings(self) -> str:
+        """What differs from the defaults, the attack's own settings first."""
+        return ", ".join(
+            f"{field.name}={_literal(getattr(self, field.name))}"
+            for field in sorted(dataclasses.fields(self), key=lambda field: bool(field.kw_only))
+            if getattr(self, field.name) != field.default
+        )
+
+
+def _literal(value: object) -> str:
+    """A value as it is written in the text of an attack; the shorter of a decimal and a fraction of 255."""
+    if isinstance(value, str):
+        return '"' + value + '"'
+    if not isinstance(value, float):
+        return repr(value)
+    decimal, levels = repr(float(value)), round(value * 255, 2)
+    fraction = f"{levels:g}/255"
+    return fraction if float(f"{levels:g}") / 255 == value and len(fraction) < len(decimal) else decimal

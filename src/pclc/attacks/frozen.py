@@ -1,0 +1,40 @@
+"""A model as an attack may use it, and as it was before when the attack is over."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+from pclc.attacks.types import Model
+
+
+@contextmanager
+def frozen(model: Model) -> Iterator[None]:
+    """Put every submodule into eval mode and ask for no gradients of parameters; undo both, whatever happens.
+
+    Modes are put back submodule by submodule, since a model may hold some in training and some in eval mode. Gradients
+    that the parameters have accumulated are not touched. A plain function has none of this, and passes as it is.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
+        >>> with frozen(model):
+        ...     model[1].training, model[0].weight.requires_grad
+        (False, False)
+        >>> model[1].training, model[0].weight.requires_grad
+        (True, True)
+    """
+    if not isinstance(model, nn.Module):
+        yield
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        model.eval()
+        for parameter in wanted:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter in wanted:
+            parameter.requires_grad_(True)

@@ -1,0 +1,87 @@
+"""What an attack takes: images, labels, places in the data set, a model of the right width."""
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from pclc.attacks.notices import ProbabilityWarning
+
+
+def check_examples(x: Tensor, y: Tensor) -> None:
+    """Refuse images that are not float in [0, 1] and labels that are not one class index for each."""
+    if x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"Expected `x` to be float32 or float64 with values in [0, 1], but got {x.dtype}.")
+    if x.dim() < 2:
+        raise ValueError(f"Expected `x` to be of shape (N, C, H, W) or (N, ...), but got {tuple(x.shape)}.")
+    if y.dtype != torch.int64:
+        raise TypeError(f"Expected `y` to hold class indices (int64), but got {y.dtype}.")
+    if y.shape != x.shape[:1]:
+        raise ValueError(
+            f"Expected `y` to be of shape ({len(x)},), one label for each image, but got {tuple(y.shape)}."
+        )
+    if x.device != y.device:
+        raise ValueError(f"Expected `x` and `y` on one device, but got {x.device} and {y.device}.")
+    if x.numel() == 0:
+        return
+    if x.isnan().any():
+        raise ValueError("Expected `x` to have values in [0, 1], but got NaN.")
+    low, high = x.min().item(), x.max().item()
+    if low < 0 or high > 1:
+        raise ValueError(f"Expected `x` to have values in [0, 1], but got values in [{low:.4g}, {high:.4g}].")
+    if y.min() < 0:
+        raise ValueError(f"Expected every label in `y` to be at least 0, but got {y.min().item()}.")
+
+
+def check_randomness(seed: int, index: Tensor | None, x: Tensor) -> Tensor:
+    """Refuse seeds and indices beyond the counter; return the index, 0 ... N - 1 where none is given."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+        raise ValueError(f"Expected `seed` to be a whole number in [0, 2^64), but got {seed!r}.")
+    if index is None:
+        return torch.arange(len(x), device=x.device)
+    if index.dtype != torch.int64 or index.shape != x.shape[:1]:
+        raise ValueError(
+            f"Expected `index` to be int64 of shape ({len(x)},), the images' places in their data set, "
+            f"but got {index.dtype} of shape {tuple(index.shape)}."
+        )
+    if len(index) and (index.min() < 0 or index.max() >= 2**32):
+        raise ValueError(
+            f"Expected every number in `index` to lie in [0, 2^32), "
+            f"but got values in [{index.min().item()}, {index.max().item()}]."
+        )
+    return index.to(x.device)
+
+
+def check_logits(logits: Tensor, y: Tensor) -> None:
+    """Refuse a model that does not give one finite row of logits, wide enough for the labels, to each image."""
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"Expected `model` to return a tensor of logits, but got a {type(logits).__name__}.")
+    if logits.dim() != 2 or len(logits) != len(y):
+        raise ValueError(
+            f"Expected `model` to return logits of shape ({len(y)}, K), one row for each image, "
+            f"but got {tuple(logits.shape)}."
+        )
+    if not logits.is_floating_point():
+        raise TypeError(f"Expected `model` to return floating-point logits, but got {logits.dtype}.")
+    K = logits.shape[1]
+    if K < 2:
+        raise ValueError(f"Expected `model` to return at least 2 logits for each image, but got {K}.")
+    if y.max() >= K:
+        raise ValueError(
+            f"Expected every label in `y` to lie in [0, {K - 1}], because the model has {K} classes, "
+            f"but got {y.max().item()}."
+        )
+    if logits.isnan().any():
+        raise ValueError("Expected `model` to return logits, but got NaN on the clean images.")
+
+
+def warn_of_probabilities(logits: Tensor) -> None:
+    """Say so where every row is non-negative and sums to one."""
+    sums = logits.double().sum(1)
+    if (logits >= 0).all() and ((sums - 1).abs() < 1e-3).all():
+        warnings.warn(
+            "`model` seems to return probabilities: every row is non-negative and sums to 1. Attacks need logits, or "
+            "gradients vanish where the softmax is saturated.",
+            ProbabilityWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,93 @@
+"""The loop of the whole iterative family: start, gradient of the objective, step rule and projection are the parts."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pclc.attacks.cost import Cost
+from pclc.attacks.gradients import input_gradient, is_zero
+from pclc.attacks.objectives import Objective
+from pclc.attacks.rules import Rule
+from pclc.attacks.types import Model
+
+
+class Rows(NamedTuple):
+    """Examples under attack; every tensor has one row an example, so that rows can be dropped together."""
+
+    x: Tensor
+    y: Tensor
+    place: Tensor  # in the data set: the index to which random numbers belong
+    x_adv: Tensor
+    memory: Tensor  # of the step rule
+
+    def keep(self, which: Tensor) -> "Rows":
+        """The rows where `which` is true."""
+        return Rows(*(tensor[which] for tensor in self))
+
+
+class Move(NamedTuple):
+    """What one step gives: the rows after it, and the logits and zero-gradient flags at the point before it."""
+
+    rows: Rows
+    logits: Tensor
+    zero: Tensor
+
+
+Gradient = Callable[[Rows, int], tuple[Tensor, Tensor]]  # at step t: logits at x_adv, gradient
+Projection = Callable[[Tensor, Tensor], Tensor]  # (x_adv, x) to the nearest allowed point
+Step = Callable[[Rows, int], Move]
+Decision = Callable[[Tensor, Tensor, Tensor], Tensor]  # x_adv, y and its logits to flags: fooled
+
+
+def autograd_gradient(model: Model, objective: Objective) -> Gradient:
+    """The gradient by back-propagation."""
+    return lambda rows, t: input_gradient(model, objective, rows.x_adv, rows.y)
+
+
+def make_step(gradient: Gradient, rule: Rule, project: Projection) -> Step:
+    """One step as a pure function of tensors, which may be compiled, or captured at a fixed number of rows."""
+
+    def step(rows: Rows, t: int) -> Move:
+        logits, grad = gradient(rows, t)
+        update, memory = rule(grad, rows.memory, t)
+        moved = rows._replace(x_adv=project(rows.x_adv + update, rows.x), memory=memory)
+        return Move(moved, logits, is_zero(grad))
+
+    return step
+
+
+def ascend(
+    step: Step, rows: Rows, steps: int, decide: Decision | None, cost: Cost, passes: tuple[int, int] = (1, 1)
+) -> Tensor:
+    """Take `steps` steps and return the last iterates, (N, ...), in the order of `rows`.
+
+    Where there is a `decide`, a row that is fooled keeps the iterate that fooled it and leaves the batch: the logits
+    that come with each gradient tell, so that this costs no pass. What a row goes through until then does not depend on
+    the others. The last iterate has no gradient, hence no logits: whoever wants to know looks at it with one more pass.
+    Without `decide` nothing here waits for the device.
+
+    Args:
+        step: from `make_step`.
+        rows: where to start.
+        steps: how many.
+        decide: tells which rows are fooled; None takes all steps with all rows.
+        cost: the books.
+        passes: forward and backward passes an example that a step makes.
+    """
+    x_adv = rows.x_adv.clone()
+    place = torch.arange(len(x_adv), device=x_adv.device)
+    for t in range(steps):
+        move = step(rows, t)
+        cost.add_gradients(move.zero, *passes)
+        if decide is not None:
+            left = ~decide(rows.x_adv, rows.y, move.logits)
+            if not left.all():
+                x_adv[place] = rows.x_adv
+                place, move = place[left], move._replace(rows=move.rows.keep(left))
+                if not len(place):
+                    return x_adv
+        rows = move.rows
+    x_adv[place] = rows.x_adv
+    return x_adv

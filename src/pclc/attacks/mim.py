@@ -1,0 +1,100 @@
+"""The momentum iterative method."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pclc.attacks.attack import Attack
+from pclc.attacks.cost import Cost
+from pclc.attacks.objectives import directed
+from pclc.attacks.pgd import projected_ascent
+from pclc.attacks.registry import register_attack
+from pclc.attacks.rules import momentum
+from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.validate import check_ball, check_count, check_number, warn_if_unreachable
+
+
+def mim(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    index: Tensor,
+    *,
+    eps: float,
+    alpha: float,
+    steps: int,
+    decay: float = 1.0,
+    norm: Norm = "Linf",
+    objective: str = "ce",
+    targeted: bool = False,
+    stop: Stop = "success",
+    cost: Cost | None = None,
+) -> Tensor:
+    """The work of :class:`MIM`, without its checks: `model` is in eval mode, x is in [0, 1], y in [0, K)."""
+    return projected_ascent(
+        model,
+        x,
+        y,
+        index,
+        rule=momentum(alpha, norm, decay),
+        memory=torch.zeros_like(x),
+        start=x,
+        eps=eps,
+        steps=steps,
+        norm=norm,
+        objective=objective,
+        targeted=targeted,
+        stop=stop,
+        cost=cost or Cost(),
+    )
+
+
+@register_attack("mim")
+@dataclass(frozen=True, repr=False)
+class MIM(Attack):
+    r"""The momentum iterative method, MI-FGSM (Dong et al., CVPR 2018, arXiv 1710.06081).
+
+    $$g_{t+1} = \mu g_t + \frac{\nabla_x L(x_t, y)}{\|\nabla_x L(x_t, y)\|_1 / d}, \qquad
+    x_{t+1} = \Pi_{\varepsilon}\big(x_t + \alpha\, s(g_{t+1})\big), \qquad x_0 = x,$$
+
+    with s and the projection of :class:`PGD`. The gradient of each example is divided by the mean of its d absolute
+    values; the paper's sum gives the same direction.
+
+    Args:
+        eps: radius of the ball.
+        alpha: size of a step.
+        steps: number of steps.
+        decay: $\mu$, what is kept of the momentum at each step.
+        norm: "Linf" or "L2".
+        objective: what is maximised, a registered name with an optional logit scale.
+        targeted: `y` is the class to reach.
+        stop: "success" or "never", see `Attack`.
+
+    Cost: `steps` forward and backward passes, two more forward passes.
+
+    Example:
+        >>> model = torch.nn.Linear(2, 2, bias=False)
+        >>> model.weight.data = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
+        >>> MIM(eps=0.375, alpha=0.125, steps=3)(model, torch.tensor([[0.75, 0.25]]), torch.tensor([0]))
+        tensor([[0.3750, 0.6250]])
+    """
+
+    eps: float
+    alpha: float
+    steps: int
+    decay: float = 1.0
+    norm: Norm = "Linf"
+    objective: str = "ce"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ball(self.eps, self.norm)
+        check_number("alpha", self.alpha, positive=True)
+        check_count("steps", self.steps)
+        check_number("decay", self.decay)
+        directed(self.objective, self.targeted)
+        warn_if_unreachable(self.eps, self.alpha, self.steps, "alpha")
+
+    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
+        return mim(model, x, y, index, **vars(self), cost=cost)

@@ -1,0 +1,86 @@
+"""Random noise: what an attack has to beat."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pclc.attacks.attack import Attack
+from pclc.attacks.balls import random_point
+from pclc.attacks.cost import Cost
+from pclc.attacks.objectives import directed
+from pclc.attacks.registry import register_attack
+from pclc.attacks.restarts import best_of
+from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.validate import check_ball, check_count
+
+
+def noise(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    seed: int,
+    index: Tensor,
+    *,
+    eps: float,
+    draws: int = 10,
+    norm: Norm = "Linf",
+    targeted: bool = False,
+    stop: Stop = "success",
+    cost: Cost | None = None,
+) -> Tensor:
+    """The work of :class:`Noise`, without its checks: `model` is in eval mode, x is in [0, 1], y in [0, K)."""
+
+    def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+        return random_point(x, eps, norm, seed, index, draw=number)
+
+    return best_of(
+        draws,
+        attempt,
+        model,
+        x,
+        y,
+        index,
+        objective=directed("margin", targeted),
+        targeted=targeted,
+        stop=stop,
+        cost=cost or Cost(),
+    )
+
+
+@register_attack("noise")
+@dataclass(frozen=True, repr=False)
+class Noise(Attack):
+    r"""The best of several random points: $x' = \Pi_{[0, 1]}(x + u)$ with u at random, $\|u\| \leq \varepsilon$.
+
+    An example is fooled when any draw fools it. A model that falls to noise needs no attack, and one that withstands an
+    attack but not noise has been attacked badly (Carlini et al., 2019, arXiv 1902.06705).
+
+    Args:
+        eps: radius of the ball.
+        draws: number of points (Linf: uniform in the ball; L2: uniform direction and radius). Kept is the first that
+            fools; where none does, and with stop="never", the one of the largest margin (those that fool first).
+        norm: "Linf" or "L2".
+        targeted: `y` is the class to reach.
+        stop: "success" or "never", see `Attack`.
+
+    Cost: `draws` forward passes, two more; no backward pass.
+
+    Example:
+        >>> import torch
+        >>> x = torch.full((1, 3), 0.5)
+        >>> x_adv = Noise(eps=0.1, draws=5)(torch.nn.Linear(3, 2), x, torch.tensor([0]))
+        >>> bool(((x_adv - x).abs() <= 0.1 + 1e-6).all())
+        True
+    """
+
+    eps: float
+    draws: int = 10
+    norm: Norm = "Linf"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ball(self.eps, self.norm)
+        check_count("draws", self.draws)
+
+    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
+        return noise(model, x, y, seed, index, **vars(self), cost=cost)

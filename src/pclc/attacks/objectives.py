@@ -1,0 +1,166 @@
+r"""What an attack makes large: plain functions of logits (N, K) and classes (N,), one value a row, found by name.
+
+Every objective is large where class y is *not* predicted. An untargeted attack maximises it for the true class; a
+targeted one minimises it for the target class. A name may carry a logit scale: `"ce*0.01"` is cross-entropy of the
+logits times 0.01, which gives gradients back to a model whose softmax is saturated.
+"""
+
+import difflib
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pclc.losses import functional as losses
+
+Objective = Callable[[Tensor, Tensor], Tensor]
+
+_OBJECTIVES: dict[str, Objective] = {}
+_TARGETED_ONLY = "dlr-targeted"
+
+
+def register_objective(name: str) -> Callable[[Objective], Objective]:
+    """Decorate a function (logits, y) -> values, and attacks find it as `objective=name`.
+
+    Example:
+        >>> @register_objective("true-logit")
+        ... def true_logit(logits: Tensor, y: Tensor) -> Tensor:
+        ...     return -logits.gather(1, y[:, None]).squeeze(1)
+        >>> get_objective("true-logit*2")(torch.tensor([[1.0, 3.0]]), torch.tensor([1]))
+        tensor([-6.])
+    """
+    if not name or "*" in name:
+        raise ValueError(f"Expected `name` to be a name without a `*`, but got {name!r}.")
+    if name in _OBJECTIVES:
+        raise ValueError(f"Expected `name` to be new, but an objective {name!r} is registered already.")
+
+    def register(objective: Objective) -> Objective:
+        _OBJECTIVES[name] = objective
+        return objective
+
+    return register
+
+
+def objective_names() -> tuple[str, ...]:
+    """Return the names of the registered objectives, sorted."""
+    return tuple(sorted(_OBJECTIVES))
+
+
+def get_objective(name: str) -> Objective:
+    """Return the objective of a name, or of a name and a logit scale, `"name*scale"`.
+
+    Half precision is computed in float32.
+
+    Example:
+        >>> get_objective("margin*10")(torch.tensor([[1.0, 3.0]]), torch.tensor([1]))
+        tensor([-20.])
+    """
+    base, times, factor = name.partition("*")
+    if base not in _OBJECTIVES:
+        close = difflib.get_close_matches(base, _OBJECTIVES, n=1, cutoff=0.5)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"Expected `objective` to be one of {', '.join(objective_names())}, but got {base!r}.{hint}")
+    objective, scale = _OBJECTIVES[base], _scale(factor) if times else 1.0
+
+    def scaled(logits: Tensor, y: Tensor) -> Tensor:
+        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        return objective(logits if scale == 1 else logits * scale, y)
+
+    return scaled
+
+
+def directed(name: str, targeted: bool) -> Objective:
+    """What an attack maximises: the objective, or minus the objective where `y` is the class to reach."""
+    objective = get_objective(name)
+    if not targeted and name.partition("*")[0] == _TARGETED_ONLY:
+        raise ValueError(f'Expected `objective` "{_TARGETED_ONLY}" to be used with targeted=True; there is also "dlr".')
+    return (lambda logits, y: -objective(logits, y)) if targeted else objective
+
+
+def _scale(text: str) -> float:
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = math.nan
+    if not 0 < scale < math.inf:
+        raise ValueError(f"Expected the logit scale in `objective` to be a number above 0, but got {text!r}.")
+    return scale
+
+
+def _best_other(scores: Tensor, y: Tensor) -> Tensor:
+    """max_{k != y} of every row."""
+    return scores.scatter(1, y[:, None], -torch.inf).amax(1)
+
+
+def _of_class(scores: Tensor, y: Tensor) -> Tensor:
+    return scores.gather(1, y[:, None]).squeeze(1)
+
+
+def _sorted_logits(logits: Tensor, name: str, fewest: int) -> Tensor:
+    if logits.shape[1] < fewest:
+        raise ValueError(
+            f'Expected at least {fewest} classes for `objective` "{name}", but the model has {logits.shape[1]}.'
+        )
+    return logits.topk(fewest, dim=1).values
+
+
+@register_objective("ce")
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    r"""$\log\sum_k e^{z_k} - z_y$. Its gradient is exactly zero in float32 where $z_y$ leads by about 100."""
+    return F.cross_entropy(logits, y, reduction="none")
+
+
+@register_objective("margin")
+def margin(logits: Tensor, y: Tensor) -> Tensor:
+    r"""$\max_{k \neq y} z_k - z_y$ (Carlini and Wagner, 2017): positive exactly where y is not predicted."""
+    return _best_other(logits, y) - _of_class(logits, y)
+
+
+@register_objective("dlr")
+def dlr(logits: Tensor, y: Tensor) -> Tensor:
+    r"""$(\max_{k \neq y} z_k - z_y) / (z_{\pi_1} - z_{\pi_3})$, z sorted downwards by $\pi$ (Croce and Hein, 2020)."""
+    top = _sorted_logits(logits, "dlr", 3)
+    return margin(logits, y) / (top[:, 0] - top[:, 2] + 1e-12)
+
+
+@register_objective("dlr-targeted")
+def dlr_targeted(logits: Tensor, y: Tensor) -> Tensor:
+    r"""$(\max_{k \neq t} z_k - z_t) / (z_{\pi_1} - (z_{\pi_3} + z_{\pi_4})/2)$ for the target class t, given as `y`.
+
+    Croce and Hein (2020) have the true class's logit in place of the maximum; it is the same while the true class is
+    the strongest other one, and needs no true class to be known.
+    """
+    top = _sorted_logits(logits, "dlr-targeted", 4)
+    return margin(logits, y) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
+
+
+@register_objective("probability-margin")
+def probability_margin(logits: Tensor, y: Tensor) -> Tensor:
+    r"""$\max_{k \neq y} f_k - f_y$ for the softmax f: what the PC loss makes small (Xie et al., 2025)."""
+    return margin(logits.softmax(1), y)
+
+
+@register_objective("pc-lc")
+def pc_lc(logits: Tensor, y: Tensor) -> Tensor:
+    """:func:`pclc.functional.pc_loss` with the paper's margin and logit weight."""
+    return losses.pc_loss(logits, y, reduction="none")
+
+
+@register_objective("pc")
+def pc(logits: Tensor, y: Tensor) -> Tensor:
+    """:func:`pclc.functional.pc_loss` without the logit constraint."""
+    return losses.pc_loss(logits, y, logit_weight=0, reduction="none")
+
+
+@register_objective("gce")
+def gce(logits: Tensor, y: Tensor) -> Tensor:
+    """:func:`pclc.functional.guided_complement_entropy` with alpha = 1/3."""
+    return losses.guided_complement_entropy(logits, y, reduction="none")
+
+
+@register_objective("complement-entropy")
+def complement_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """:func:`pclc.functional.complement_entropy`, which does not see the true class."""
+    return losses.complement_entropy(logits, y, reduction="none")

@@ -1,0 +1,150 @@
+"""Projected gradient descent, on which FGSM, BIM and MIM are variations."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from pclc.attacks.attack import Attack
+from pclc.attacks.balls import project, random_point
+from pclc.attacks.cost import Cost
+from pclc.attacks.decide import fooled
+from pclc.attacks.loop import Rows, ascend, autograd_gradient, make_step
+from pclc.attacks.objectives import directed
+from pclc.attacks.registry import register_attack
+from pclc.attacks.restarts import best_of
+from pclc.attacks.rules import Rule, steepest
+from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.validate import check_ball, check_count, check_flag, check_number, warn_if_unreachable
+
+
+def projected_ascent(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    index: Tensor,
+    *,
+    rule: Rule,
+    memory: Tensor,
+    start: Tensor,
+    eps: float,
+    steps: int,
+    norm: Norm,
+    objective: str,
+    targeted: bool,
+    stop: Stop,
+    cost: Cost,
+) -> Tensor:
+    """Follow the gradient of the objective from `start` by a step rule, inside the ball and the box; (N, ...)."""
+    step = make_step(
+        autograd_gradient(model, directed(objective, targeted)), rule, partial(project, eps=eps, norm=norm)
+    )
+    rows = Rows(x, y, index, start, memory)
+    decide = partial(fooled, model, targeted=targeted, cost=cost) if stop == "success" else None
+    return ascend(step, rows, steps, decide, cost)
+
+
+def pgd(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    seed: int,
+    index: Tensor,
+    *,
+    eps: float,
+    alpha: float,
+    steps: int,
+    norm: Norm = "Linf",
+    random_start: bool = True,
+    restarts: int = 1,
+    objective: str = "ce",
+    targeted: bool = False,
+    stop: Stop = "success",
+    cost: Cost | None = None,
+) -> Tensor:
+    """The work of :class:`PGD`, without its checks: `model` is in eval mode, x is in [0, 1], y in [0, K)."""
+    cost = cost or Cost()
+
+    def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+        return projected_ascent(
+            model,
+            x,
+            y,
+            index,
+            rule=steepest(alpha, norm),
+            memory=x.new_empty(len(x), 0),
+            start=random_point(x, eps, norm, seed, index, draw=number) if random_start else x,
+            eps=eps,
+            steps=steps,
+            norm=norm,
+            objective=objective,
+            targeted=targeted,
+            stop=stop,
+            cost=cost,
+        )
+
+    goal = directed(objective, targeted)
+    return best_of(restarts, attempt, model, x, y, index, objective=goal, targeted=targeted, stop=stop, cost=cost)
+
+
+@register_attack("pgd")
+@dataclass(frozen=True, repr=False)
+class PGD(Attack):
+    r"""Projected gradient descent (Madry et al., ICLR 2018, arXiv 1706.06083).
+
+    $$x_{t+1} = \Pi_{\varepsilon}\big(x_t + \alpha\, s(\nabla_x L(x_t, y))\big), \qquad
+    s(g) = \operatorname{sign}(g)\ \text{(Linf)},\quad g / \|g\|_2\ \text{(L2)},$$
+
+    from a random point of the ball; $\Pi_\varepsilon$ projects onto the ball around x and the box [0, 1].
+
+    Args:
+        eps: radius of the ball.
+        alpha: size of a step.
+        steps: number of steps.
+        norm: "Linf" or "L2".
+        random_start: start at a random point (Linf: uniform in the ball; L2: uniform direction and radius); otherwise
+            at x.
+        restarts: attempts, each from another random point. An attempt that fools is kept; where none does, and with
+            stop="never", the last iterate of the largest objective (those that fool first).
+        objective: what is maximised, a registered name with an optional logit scale: "ce", "margin", "ce*0.01", ...
+        targeted: `y` is the class to reach.
+        stop: "success" or "never", see `Attack`.
+
+    Cost: `restarts * steps` forward and backward passes, one forward pass a restart where there are several, two more.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(4, 3)
+        >>> x, y = torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])
+        >>> attack = PGD(eps=0.3, alpha=0.01, steps=40)
+        >>> x_adv = attack(model, x, y, seed=0)
+        >>> bool(((x_adv - x).abs() <= 0.3 + 1e-6).all())
+        True
+        >>> print(attack)
+        pgd(eps=0.3, alpha=0.01, steps=40)
+    """
+
+    eps: float
+    alpha: float
+    steps: int
+    norm: Norm = "Linf"
+    random_start: bool = True
+    restarts: int = 1
+    objective: str = "ce"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ball(self.eps, self.norm)
+        check_number("alpha", self.alpha, positive=True)
+        check_count("steps", self.steps)
+        check_flag("random_start", self.random_start)
+        check_count("restarts", self.restarts)
+        directed(self.objective, self.targeted)
+        if self.restarts > 1 and not self.random_start:
+            raise ValueError(
+                f"Expected `restarts` to be 1 without random_start, but got {self.restarts} equal attempts."
+            )
+        warn_if_unreachable(self.eps, self.alpha, self.steps, "alpha")
+
+    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
+        return pgd(model, x, y, seed, index, **vars(self), cost=cost)
