@@ -2,6 +2,10 @@
 
 import os
 
+# Two workers on two cores: more threads than cores wait for each other. Set before torch is imported, here and in the
+# processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 import torch
 

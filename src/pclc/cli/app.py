@@ -7,6 +7,7 @@ import typer
 
 from pclc.cli.bench import bench_app
 from pclc.cli.data import data_app
+from pclc.cli.demo import demo
 from pclc.cli.train import train
 from pclc.training import TrainingError
 
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
+app.command()(demo)
 app.command()(train)
 
 

@@ -13,7 +13,8 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
     from rich.table import Table
 
     columns = list(rows[0])
-    common = [name for name in columns if len(rows) > 1 and len({show(row[name]) for row in rows}) == 1]
+    settings = [name for name in columns if not isinstance(rows[0][name], float)]  # not what was measured
+    common = [name for name in settings if len(rows) > 1 and len({show(row[name]) for row in rows}) == 1]
     # Into a file or a pipe a table goes in full width, so that no cell is cut.
     console = Console(width=None if sys.stdout.isatty() else 200)
     if title:

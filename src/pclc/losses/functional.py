@@ -57,9 +57,9 @@ def pc_loss(
         >>> import torch
         >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 3.0, 1.0]])
         >>> pc_loss(logits, torch.tensor([0, 1]))
-        tensor(0.6762)
+        tensor(0.6438)
         >>> pc_loss(logits, torch.tensor([0, 1]), logit_weight=0, reduction="none")
-        tensor([0.6296, 0.5229])
+        tensor([0.6290, 0.4586])
     """
     if not 0 < margin <= 1:
         raise ValueError(f"Expected `margin` to lie in (0, 1], but got {margin}.")

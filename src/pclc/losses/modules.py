@@ -25,7 +25,7 @@ class PCLoss(_Loss):
         >>> import torch
         >>> criterion = PCLoss()
         >>> criterion(torch.tensor([[2.0, 0.0, 0.0], [0.0, 3.0, 1.0]]), torch.tensor([0, 1]))
-        tensor(0.6762)
+        tensor(0.6438)
     """
 
     def __init__(

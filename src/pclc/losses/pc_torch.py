@@ -12,7 +12,7 @@ from torch import Tensor
 from pclc.losses.pc_rows import Rows, Terms
 
 # Elements of a block: its scratch copies stay in the last-level cache, and calling the operations costs little.
-_BLOCK = 1 << 20
+_BLOCK = 1 << 21
 # Up to this many classes exp(a - max) beats PyTorch's softmax, which is tuned for long rows; beyond it the reverse.
 _SHORT_ROW = 256
 
