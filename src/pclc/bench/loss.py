@@ -97,7 +97,7 @@ def _extra_memory(work: Callable[[], Tensor], logits: Tensor) -> float:
     # What was asked for, not what was reserved: the allocator's blocks are up to 1 MB larger than a request.
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
+    before: int = torch.cuda.memory_stats()["requested_bytes.all.current"]
     work()
     torch.cuda.synchronize()
     peak: int = torch.cuda.memory_stats()["requested_bytes.all.peak"]
