@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/losses.md"]
+PAGES = ["README.md", "docs/data.md", "docs/losses.md"]
 
 
 def blocks(page: str) -> list[str]:
@@ -14,7 +14,8 @@ def blocks(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_blocks_run(page: str) -> None:
+def test_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     found = blocks(page)
     assert found, f"{page} has no Python block"
     for block in found:
