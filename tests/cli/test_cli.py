@@ -95,3 +95,14 @@ def test_bench_accuracy(tmp_path: Path) -> None:
     assert row["seeds"] == 2
     first, second = (float(value) for value in row["accuracy %"].split(", "))
     assert row["mean"] == pytest.approx((first + second) / 2, abs=0.01)
+
+
+def test_bench_attack(tmp_path: Path) -> None:
+    pclc("train", "digits", "--loss", "ce", "--epochs", "3", "--device", "cpu", "--out", tmp_path / "run")
+    arguments = ("bench", "attack", tmp_path / "run", "--examples", "100", "--rounds", "1", "--device", "cpu")
+    rows = json.loads(pclc(*arguments, "--attack", "pgd(eps=0.2, alpha=0.02, steps=10)", "--json").stdout)["rows"]
+    never, success = rows[:2]
+    assert [row["variant"] for row in rows[:2]] == ['pclc, stop="never"', 'pclc, stop="success"']
+    assert success["accuracy %"] <= never["accuracy %"] < 90
+    refused = pclc(*arguments, "--attack", "fgsm(eps=0.1)", code=2)
+    assert "Expected --attack to be a PGD attack" in refused.stderr

@@ -11,7 +11,7 @@ Made by `pclc bench page` from the files in `results/bench/`; each section names
 comparable within a row, where all variants took turns in one run, and not from machine to machine.
 """
 
-_TITLES = {"loss": "The loss", "train": "Training", "accuracy": "Clean accuracy"}
+_TITLES = {"loss": "The loss", "train": "Training", "accuracy": "Clean accuracy", "attack": "Attacks"}
 
 
 def write_page(results: Path, page: Path) -> int:

@@ -17,7 +17,7 @@ def seconds(variants: Mapping[str, Work], device: torch.device, rounds: int) -> 
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, work in prepared.items():
-            times[name].append(_cuda_seconds(work) if device.type == "cuda" else _host_seconds(work))
+            times[name].append(_cuda_seconds(work) if device.type == "cuda" else host_seconds(work))
     return times
 
 
@@ -60,7 +60,8 @@ def _cuda_seconds(work: Work, fewest: float = 0.02) -> float:
         repeats = min(1000, max(repeats * 2, int(repeats * fewest / max(total, 1e-6)) + 1))
 
 
-def _host_seconds(work: Work) -> float:
+def host_seconds(work: Work) -> float:
+    """Seconds by the host's clock; work on a device must wait for it itself."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

@@ -148,6 +148,45 @@ def accuracy(
 
 
 @bench_app.command()
+def attack(
+    run: Annotated[Path, typer.Argument(help="Run directory of a trained model.")],
+    attack: Annotated[str, typer.Option(help="A PGD attack.")] = "pgd(eps=0.1, alpha=0.01, steps=40)",
+    examples: Annotated[int, typer.Option(min=1, help="Test images, from the first on.")] = 1000,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images at a time, for all variants.")] = 250,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")] = 3,
+    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    device: Device = None,
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """PGD beside the PGD of every other library that is installed (`make peers`).
+
+    Example: `pclc bench attack runs/mnist-lenet5-ce-0 --attack 'pgd(eps=0.3, alpha=0.01, steps=40)'`
+    """
+    import pclc
+    from pclc.attacks import PGD, parse_attack
+    from pclc.bench.attack import bench_attack
+
+    wanted = parse_attack(attack)
+    if not isinstance(wanted, PGD):
+        raise ValueError(f"Expected --attack to be a PGD attack, but got {attack!r}.")
+    execution = pclc.Execution(device=device)
+    name = pclc.RunDirectory(run).config["dataset"]["name"]
+    test = pclc.load_dataset(name, "test", root)
+    result = bench_attack(
+        pclc.load_model(run, str(execution.torch_device)),
+        (test.images[:examples].float() / 255).to(execution.torch_device),
+        test.labels[:examples].to(execution.torch_device),
+        wanted,
+        name,
+        batch_size,
+        rounds,
+        report=lambda variant: typer.echo(f"{variant}: done", err=True),
+    )
+    _finish(result, as_json, save)
+
+
+@bench_app.command()
 def page(
     results: Annotated[Path, typer.Option(help="Folder with the saved results.")] = Path("results/bench"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/performance.md"),
