@@ -13,11 +13,12 @@ def row_norms(delta: Tensor) -> Tensor:
     return norms.reshape(-1, *[1] * (delta.dim() - 1))
 
 
-def project(x_adv: Tensor, x: Tensor, eps: float, norm: Norm) -> Tensor:
+def project(x_adv: Tensor, x: Tensor, eps: float | Tensor, norm: Norm) -> Tensor:
     """The point of the ball and the box that replaces `x_adv`; shapes (N, ...).
 
     Linf clamps to [max(x - eps, 0), min(x + eps, 1)], so that the bounds hold to the last bit of their rounding. L2
-    scales the perturbation, then clamps, which only brings it nearer to x, because x is in the box.
+    scales the perturbation, then clamps, which only brings it nearer to x, because x is in the box. eps is a number, or
+    (N, 1, ...), one for each example.
 
     Example:
         >>> project(torch.tensor([[0.9, 0.2]]), torch.tensor([[0.5, 0.1]]), eps=0.25, norm="Linf")
@@ -31,7 +32,7 @@ def project(x_adv: Tensor, x: Tensor, eps: float, norm: Norm) -> Tensor:
     return (x + delta * scale).clamp(0, 1)
 
 
-def random_point(x: Tensor, eps: float, norm: Norm, seed: int, index: Tensor, draw: int) -> Tensor:
+def random_point(x: Tensor, eps: float | Tensor, norm: Norm, seed: int, index: Tensor, draw: random.Counter) -> Tensor:
     """A random point around x, clamped to the box.
 
     Linf: uniform in the ball. L2: a uniform direction and a radius uniform in [0, eps], because nearly all of the

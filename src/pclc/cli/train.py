@@ -2,9 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from pclc.training import AdversarialConfig
 
 
 def train(
@@ -13,7 +16,7 @@ def train(
     model: Annotated[
         str | None, typer.Option(help="A network, or package.module:factory; by default the paper's.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of weights, order, augmentation and dropout.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of weights, order, augmentation, dropout and crafting.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/DATASET-MODEL-LOSS-SEED.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the second phase.")] = None,
     warm_up_epochs: Annotated[int | None, typer.Option(help="Epochs of the first phase; by default as many.")] = None,
@@ -26,6 +29,34 @@ def train(
     alpha: Annotated[float | None, typer.Option(help="Exponent of GCE.")] = None,
     augmentation: Annotated[str | None, typer.Option(help="none, crop, crop-flip, authors.")] = None,
     validation: Annotated[float | None, typer.Option(help="Share of the training set to hold out.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adam, or sgd with Nesterov momentum.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Of sgd; by default 0.9.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="step, or cosine: a linear warm-up, then a cosine to 0.")] = None,
+    warm_up_share: Annotated[float | None, typer.Option(help="Share of a phase in which a cosine rises.")] = None,
+    ema: Annotated[float | None, typer.Option(help="Decay a step of averaged weights, such as 0.999.")] = None,
+    adversarial: Annotated[
+        str | None,
+        typer.Option(
+            help="Adversarial training: paper-grey, paper-cifar10, madry-mnist, madry-cifar10, trades, mart, fast."
+        ),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="With --adversarial: another method, mix, madry, trades, mart, fast.")
+    ] = None,
+    eps: Annotated[
+        str | None, typer.Option(help="With --adversarial: radius, such as 0.3, 8/255, or a range 0.1,0.3.")
+    ] = None,
+    step_size: Annotated[
+        str | None, typer.Option(help="With --adversarial: size of a crafting step, such as 2/255.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="With --adversarial: crafting steps.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="With --adversarial: what crafting maximises, ce, margin, kl, ...")
+    ] = None,
+    beta: Annotated[float | None, typer.Option(help="With --adversarial: weight of KL in trades and mart.")] = None,
+    ramp_epochs: Annotated[
+        int | None, typer.Option(help="With --adversarial: epochs over which eps grows to its value.")
+    ] = None,
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
     precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16.")] = "auto",
@@ -42,6 +73,11 @@ def train(
     - `pclc train digits --loss pc-lc`
 
     - `pclc train cifar10 --loss ce --seed 1 --out runs/ce-1`
+
+    - `pclc train mnist --loss ce --adversarial madry-mnist --lr 0.001 --validation 0.1`
+
+    - `pclc train cifar10 --loss ce --adversarial trades --eps 4/255 --optimizer sgd --lr 0.1 --schedule cosine
+      --weight-decay 5e-4 --ema 0.999 --validation 0.02`
     """
     import os
 
@@ -50,6 +86,15 @@ def train(
     import pclc
     from pclc.training import PRESETS, paper_config
 
+    crafting = {
+        "method": method,
+        "eps": None if eps is None else _radius(eps),
+        "alpha": None if step_size is None else _number("--step-size", step_size),
+        "steps": steps,
+        "objective": objective,
+        "beta": beta,
+        "ramp_epochs": ramp_epochs,
+    }
     changes: dict[str, Any] = {
         "loss": loss,
         "seed": seed,
@@ -64,6 +109,12 @@ def train(
         "alpha": alpha,
         "augmentation": augmentation,
         "validation": validation,
+        "optimizer": optimizer,
+        "momentum": momentum,
+        "schedule": schedule,
+        "warm_up_share": warm_up_share,
+        "ema": ema,
+        "adversarial": _recipe(adversarial, crafting),
     }
     train_set = pclc.load_dataset(dataset, "train", root)
     config = paper_config(dataset, **{name: value for name, value in changes.items() if value is not None})
@@ -75,7 +126,8 @@ def train(
     torch.manual_seed(seed)
     channels, size = train_set.images.shape[1:3]
     network = pclc.create_model(name, num_classes=len(train_set.classes), in_channels=channels, image_size=size)
-    out = out or Path("runs") / f"{dataset}-{name.replace(':', '.')}-{loss}-{seed}"
+    trained_with = f"{loss}-{adversarial}" if adversarial else loss
+    out = out or Path("runs") / f"{dataset}-{name.replace(':', '.')}-{trained_with}-{seed}"
     result = pclc.train(
         network,
         train_set,
@@ -93,4 +145,34 @@ def train(
         typer.echo(
             f"{out}: accuracy {result.test_accuracy:.4f} on the test set, after {len(result.history)} epochs in "
             f"{result.seconds:.1f} s and {result.setup_seconds:.1f} s of set-up"
+            + (f"; epoch {result.best_epoch} was the best under attack" if result.best_epoch else "")
         )
+
+
+def _recipe(name: str | None, changes: dict[str, Any]) -> "AdversarialConfig | None":
+    """The recipe of that name with what else was said, or nothing where nothing was."""
+    from pclc.training import ADVERSARIAL_PRESETS, adversarial_preset
+
+    given = {key: value for key, value in changes.items() if value is not None}
+    if name is not None:
+        return adversarial_preset(name, **given)
+    if given:
+        options = ", ".join("--step-size" if key == "alpha" else f"--{key.replace('_', '-')}" for key in given)
+        raise ValueError(
+            f"Expected {options} to be used with --adversarial, one of {', '.join(ADVERSARIAL_PRESETS)}, but got none."
+        )
+    return None
+
+
+def _radius(text: str) -> float | tuple[float, ...]:
+    ends = tuple(_number("--eps", part) for part in text.split(","))
+    return ends if len(ends) > 1 else ends[0]
+
+
+def _number(option: str, text: str) -> float:
+    """A number or a fraction a/b."""
+    top, _, bottom = text.partition("/")
+    try:
+        return float(top) / float(bottom or 1)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"Expected {option} to be a number such as 0.3 or 8/255, but got {text!r}.") from None

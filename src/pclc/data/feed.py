@@ -21,6 +21,10 @@ class Feed:
     An epoch is as many full batches as the data holds; the examples left over differ from epoch to epoch. With several
     processes each takes its share of every batch. `next_batch` reads its place from a tensor, so that a CUDA graph that
     contains it serves a new batch at every replay.
+
+    Attributes:
+        index: (n,) int64, the places in the data set of the examples that the last batch holds.
+        epoch: (1,) int64, the number of the epoch. Random numbers that belong to (index, epoch) depend on nothing else.
     """
 
     def __init__(
@@ -44,6 +48,8 @@ class Feed:
         self._order = torch.zeros(shape, dtype=torch.long, device=device)
         self._uniforms = torch.zeros(*shape, augmentation.columns, device=device)
         self._place = torch.zeros(1, dtype=torch.long, device=device)
+        self.epoch = torch.zeros(1, dtype=torch.long, device=device)
+        self.index = self._order[0]
 
     def start_epoch(self, seed: int, epoch: int) -> None:
         """Lay out the batches of this epoch."""
@@ -54,6 +60,7 @@ class Feed:
         self._order.copy_(order[:, self._share], non_blocking=True)
         self._uniforms.copy_(uniforms[:, self._share], non_blocking=True)
         self._place.zero_()
+        self.epoch.fill_(epoch)
 
     def step_back(self) -> None:
         """Serve the last batch once more."""
@@ -61,7 +68,7 @@ class Feed:
 
     def next_batch(self) -> tuple[Tensor, Tensor]:
         """Images as float32 in [0, 1], and labels."""
-        chosen = self._order.index_select(0, self._place)[0]
+        chosen = self.index = self._order.index_select(0, self._place)[0]
         uniforms = self._uniforms.index_select(0, self._place)[0]
         self._place.add_(1).remainder_(self.batches)
         return self._augmentation(self._images[chosen], uniforms), self._labels[chosen]

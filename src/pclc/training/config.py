@@ -1,5 +1,6 @@
 """What is trained and how: one frozen object that goes into the run directory."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ from torch import nn
 
 from pclc.data.augment import AUGMENTATIONS, Augmentation
 from pclc.losses import ComplementEntropy, GuidedComplementEntropy, PCLoss
+from pclc.training.adversarial import AdversarialConfig
 
 LossName = Literal["ce", "gce", "cot", "pc", "pc-lc", "pc-lc-authors"]
 
@@ -22,6 +24,10 @@ _PHASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 LOSSES = tuple(_PHASES)
 
+# Fields that came later. They are written down only where they say something, so that older runs keep their hash.
+_LATER = ("optimizer", "momentum", "schedule", "warm_up_share", "ema", "adversarial")
+_MOMENTUM = 0.9
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -36,8 +42,9 @@ class TrainConfig:
     """The paper's protocol; every number can be changed.
 
     Training has two phases, each with a fresh Adam at `lr`, multiplied by `lr_factor` at a third and at two thirds of
-    the phase. PC-LC begins with cross-entropy, because its gradient vanishes on samples that are still unlikely; the
-    other losses use the same loss twice, so that only the loss differs.
+    the phase, unless `optimizer` and `schedule` say otherwise. PC-LC begins with cross-entropy, because its gradient
+    vanishes on samples that are still unlikely; the other losses use the same loss twice, so that only the loss
+    differs.
 
     Args:
         loss: "ce", "gce", "cot", "pc" (no logit constraint), "pc-lc" (as printed), "pc-lc-authors" (as in the authors'
@@ -45,16 +52,23 @@ class TrainConfig:
         warm_up_epochs: length of the first phase; 0 leaves it out.
         epochs: length of the second phase.
         batch_size: examples a step, over all processes together.
-        lr: learning rate at the start of each phase.
+        lr: learning rate at the start of each phase, or at its peak with schedule="cosine".
         lr_factor: what it is multiplied by at each milestone.
         milestones: shares of a phase after which that happens.
-        weight_decay: L2 penalty inside the gradient, as Adam has it.
+        weight_decay: L2 penalty inside the gradient, as Adam and SGD have it.
         margin: xi of PC.
         logit_weight: lambda of PC-LC.
         alpha: exponent of GCE.
         augmentation: name of one of `pclc.data.augment.AUGMENTATIONS`.
         validation: share of the training set that is held out, the same for every seed; 0 trains on all of it.
-        seed: of the weights (where they are made by the command), the order, the augmentation and dropout.
+        seed: of the weights (where they are made by the command), the order, the augmentation, dropout and crafting.
+        optimizer: "adam", or "sgd" with Nesterov momentum.
+        momentum: of SGD; None: 0.9.
+        schedule: "step", falling at the milestones; or "cosine", which rises linearly for the share `warm_up_share` of
+            each phase and then falls to 0 as a cosine. The rate changes from epoch to epoch, not within one.
+        warm_up_share: see there; not to be confused with the phase of `warm_up_epochs`.
+        ema: decay a step of averaged weights, such as 0.999, which are then what is measured and saved; 0: no average.
+        adversarial: adversarial training, in both phases; held with every number filled in. None: on clean images.
     """
 
     loss: LossName = "pc-lc"
@@ -71,9 +85,17 @@ class TrainConfig:
     augmentation: str = "none"
     validation: float = 0.0
     seed: int = 0
+    optimizer: Literal["adam", "sgd"] = "adam"
+    momentum: float | None = None
+    schedule: Literal["step", "cosine"] = "step"
+    warm_up_share: float = 0.3
+    ema: float = 0.0
+    adversarial: AdversarialConfig | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists
+        if self.adversarial is not None:
+            object.__setattr__(self, "adversarial", _recipe(self.adversarial))
         expectations = {
             "loss": (self.loss in LOSSES, f"one of {', '.join(LOSSES)}"),
             "warm_up_epochs": (
@@ -92,10 +114,24 @@ class TrainConfig:
             "augmentation": (self.augmentation in AUGMENTATIONS, f"one of {', '.join(AUGMENTATIONS)}"),
             "validation": (0 <= self.validation < 1, "in [0, 1)"),
             "seed": (_whole(self.seed) and self.seed >= 0, "a whole number of at least 0"),
+            "optimizer": (self.optimizer in ("adam", "sgd"), "adam or sgd"),
+            "momentum": (self.momentum is None or 0 <= self.momentum < 1, "in [0, 1)"),
+            "schedule": (self.schedule in ("step", "cosine"), "step or cosine"),
+            "warm_up_share": (0 <= self.warm_up_share < 1, "in [0, 1)"),
+            "ema": (0 <= self.ema < 1, "in [0, 1)"),
         }
         for name, (holds, expected) in expectations.items():
             if not holds:
                 raise ValueError(f"Expected `{name}` to be {expected}, but got {getattr(self, name)!r}.")
+        if self.momentum is not None and self.optimizer != "sgd":
+            raise ValueError(
+                f'Expected optimizer="sgd" with a momentum, but got momentum={self.momentum!r} for "{self.optimizer}".'
+            )
+
+    @property
+    def resolved_momentum(self) -> float:
+        """The momentum that SGD uses."""
+        return _MOMENTUM if self.momentum is None else self.momentum
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -122,13 +158,22 @@ class TrainConfig:
         return PCLoss(self.margin, self.logit_weight if name == "pc-lc" else 0.0)
 
     def learning_rate(self, phase: Phase, epoch: int) -> float:
-        """The learning rate in an epoch (from 0) of a phase."""
+        """The learning rate in an epoch (from 0) of a phase; on a cosine, that of the middle of the epoch."""
+        if self.schedule == "cosine":
+            done = (epoch + 0.5) / phase.epochs
+            if done < self.warm_up_share:
+                return self.lr * done / self.warm_up_share
+            return self.lr * (1 + math.cos(math.pi * (done - self.warm_up_share) / (1 - self.warm_up_share))) / 2
         passed = sum(epoch >= max(1, round(share * phase.epochs)) for share in self.milestones)
         return self.lr * self.lr_factor**passed
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "milestones": list(self.milestones)}
+        content = {**asdict(self), "milestones": list(self.milestones)}
+        if self.adversarial is not None:
+            content["adversarial"] = self.adversarial.as_dict()
+        defaults = {field.name: field.default for field in fields(self)}
+        return {name: value for name, value in content.items() if name not in _LATER or value != defaults[name]}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "TrainConfig":
@@ -137,6 +182,14 @@ class TrainConfig:
         if unknown:
             raise ValueError(f"Expected fields of a training configuration, but got {', '.join(unknown)}.")
         return cls(**content)
+
+
+def _recipe(value: object) -> AdversarialConfig:
+    if isinstance(value, dict):
+        value = AdversarialConfig.from_dict(value)
+    if not isinstance(value, AdversarialConfig):
+        raise ValueError(f"Expected `adversarial` to be an AdversarialConfig or None, but got {value!r}.")
+    return value.resolved()
 
 
 def _whole(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,28 @@ from pclc.execution import Execution, ieee_fp32, in_batches
 from pclc.models import load_weights, save_model
 from pclc.models.config import config_of
 from pclc.models.weights import unwrap
+from pclc.training.average import Average
+from pclc.training.batch_loss import BatchLoss, adversarial_loss, plain_loss
 from pclc.training.config import Phase, TrainConfig
+from pclc.training.optimizers import load_optimizer, make_optimizer, set_learning_rate
 from pclc.training.processes import Processes, processes
 from pclc.training.progress import Progress, bar, tensorboard
 from pclc.training.run_directory import RunDirectory
+from pclc.training.selection import Best, Selection
 from pclc.training.step import Step
 
-# Epochs without any movement after which a loss counts as collapsed.
-_PATIENCE = 5
+# Epochs without any movement after which a loss counts as collapsed. Adversarial training may stand at chance for some
+# epochs before it starts.
+_PATIENCE, _ADVERSARIAL_PATIENCE = 5, 10
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A trained model and how it came about."""
+    """A trained model and how it came about.
+
+    `best_epoch` is the epoch, from 1, whose weights the model has where one was chosen: in adversarial training with a
+    validation split. None: those of the last epoch.
+    """
 
     model: nn.Module
     history: tuple[dict[str, Any], ...]
@@ -36,6 +46,7 @@ class TrainResult:
     seconds: float
     setup_seconds: float
     test_accuracy: float | None
+    best_epoch: int | None = None
 
 
 class TrainingError(RuntimeError):
@@ -118,6 +129,10 @@ class _Run:
             dataset, self.validation = split_validation(dataset, config.validation)
         self.examples = len(dataset)
         self.model = execution.place(unwrap(model))
+        self.average = Average(self.model, config.ema) if config.ema else None
+        self.selection: Selection | None = None
+        if config.adversarial is not None:
+            self.selection = Selection(config, config.adversarial, dataset, self.validation, execution, peers)
         self.feed = Feed(dataset, config.batch_size, config.images, self.device, peers.rank, peers.count)
         self.history: list[dict[str, Any]] = []
         self.seconds = self.setup_seconds = 0.0
@@ -133,6 +148,10 @@ class _Run:
             self.model.load_state_dict(resumed["model"])
             self.history, self.seconds = resumed["history"], resumed["seconds"]
             self.setup_seconds = resumed["setup_seconds"]
+            if self.average:
+                self.average.load(resumed["average"])
+            if self.selection and "best" in resumed:
+                self.selection.best = Best(**resumed["best"])
         if self.directory and self.peers.leads:
             self.directory.write_metrics(self.history)
         generators = torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
@@ -140,15 +159,19 @@ class _Run:
         folder = self.directory.path if self.directory and self.peers.leads else None
         with generators, bar(title, epochs, len(self.history), progress) as shown, tensorboard(folder) as board:
             parallel = self.peers.wrap(self.model, self.device)
-            forward = self._compiled(parallel)
+            batch_loss = self._batch_loss(parallel)
             first = 0
             for phase in self.config.phases:
                 if len(self.history) < first + phase.epochs:
                     optimizer_state = resumed["optimizer"] if resumed and len(self.history) > first else None
                     self._run_phase(
-                        phase, first, parallel, forward, optimizer_state, [shown, board], checkpoint_seconds
+                        phase, first, parallel, batch_loss, optimizer_state, [shown, board], checkpoint_seconds
                     )
                 first += phase.epochs
+        if self.best:
+            self.model.load_state_dict(self.best.weights)
+        elif self.average:
+            self.average.store()
         self.model.eval()
         return self._finish(test)
 
@@ -157,7 +180,7 @@ class _Run:
         phase: Phase,
         first: int,
         parallel: nn.Module,
-        forward: Callable[[Tensor], Tensor],
+        batch_loss: BatchLoss,
         optimizer_state: dict[str, Any] | None,
         watchers: list[Progress],
         checkpoint_seconds: float,
@@ -165,33 +188,20 @@ class _Run:
         """Epochs of one phase; `first` is the number of epochs in the phases before it."""
         parallel.train()
         started = time.perf_counter()
-        on_cuda = self.device.type == "cuda"
-        rate = torch.tensor(self.config.lr, device=self.device)
-        optimizer = torch.optim.Adam(
-            self.model.parameters(),
-            lr=rate if on_cuda else self.config.lr,
-            weight_decay=self.config.weight_decay,
-            fused=True,
-            capturable=on_cuda,
-        )
+        optimizer = make_optimizer(self.config, self.model.parameters(), self.device)
         if optimizer_state is not None:
-            optimizer.load_state_dict(optimizer_state)
-            for group in optimizer.param_groups:
-                group["lr"] = rate if on_cuda else self.config.lr
+            load_optimizer(optimizer, optimizer_state)
         self.feed.start_epoch(self.config.seed, len(self.history))
         criteria = [self.config.criterion(name) for name in phase.criteria]
         capture = self.execution.captures and self.peers.count == 1
-        step = Step(self.model, forward, criteria, optimizer, self.feed, self.execution, capture)
+        step = Step(self.model, batch_loss, criteria, optimizer, self.feed, self.execution, capture, self.average)
         self._synchronize()
         self.setup_seconds += time.perf_counter() - started
         last_checkpoint = time.perf_counter()
         while len(self.history) < first + phase.epochs:
             epoch = len(self.history)
             lr = self.config.learning_rate(phase, epoch - first)
-            rate.fill_(lr)
-            for group in optimizer.param_groups:
-                if not on_cuda:
-                    group["lr"] = lr
+            set_learning_rate(optimizer, lr)
             torch.manual_seed(epoch_seed(self.config.seed, "dropout", epoch, self.peers.rank))
             entry = self._run_epoch(epoch, phase, lr, step)
             for watch in watchers:
@@ -221,13 +231,30 @@ class _Run:
             "validation_accuracy": None,
             "images_per_second": examples / seconds,
         }
-        if self.validation is not None:
-            entry["validation_accuracy"] = accuracy(self.model, self.validation, self.execution)
+        with self.average.in_place() if self.average else nullcontext():
+            if self.validation is not None:
+                entry["validation_accuracy"] = accuracy(self.model, self.validation, self.execution)
+            if self.selection is not None:
+                self.selection.measure(self.model, entry, self.history)
         self.history.append(entry)
         return entry
 
+    @property
+    def best(self) -> Best | None:
+        """The epoch whose weights are to be kept; None where none is chosen."""
+        return self.selection.best if self.selection else None
+
+    def _batch_loss(self, parallel: nn.Module) -> BatchLoss:
+        forward, recipe = self._compiled(parallel), self.config.adversarial
+        if recipe is None:
+            return plain_loss(forward, self.execution)
+        seed = epoch_seed(self.config.seed, "crafting")
+        return adversarial_loss(self.model, self._compiled(self.model), forward, recipe, seed, self.execution)
+
     def _compiled(self, model: nn.Module) -> Callable[[Tensor], Tensor]:
-        passes = sum(phase.epochs * len(phase.criteria) for phase in self.config.phases)
+        recipe = self.config.adversarial
+        each = 1 + (recipe.steps or 0) if recipe else 1
+        passes = sum(phase.epochs * len(phase.criteria) * each for phase in self.config.phases)
         left = passes * self.feed.batches * (1 - len(self.history) / sum(p.epochs for p in self.config.phases))
         return torch.compile(model, dynamic=False) if self.execution.compiles(int(left)) else model
 
@@ -239,24 +266,31 @@ class _Run:
                 f"The loss is {entry['loss']} in epoch {entry['epoch']}: the training has diverged. Try a smaller "
                 f"learning rate (now {entry['lr']:g}) or precision fp32."
             )
-        recent = self.history[first:][-_PATIENCE:]
+        patience = _ADVERSARIAL_PATIENCE if self.config.adversarial else _PATIENCE
+        recent = self.history[first:][-patience:]
         spread = max(e["loss"] for e in recent) - min(e["loss"] for e in recent)
         at_chance = all(e["accuracy"] < 1.2 / self.num_classes for e in recent)
-        if len(recent) == _PATIENCE and at_chance and spread <= 3e-4 * abs(entry["loss"]):
+        if len(recent) == patience and at_chance and spread <= 3e-4 * abs(entry["loss"]):
             raise TrainingError(
-                f"The loss has stood at {entry['loss']:.4f} for {_PATIENCE} epochs with an accuracy of "
+                f"The loss has stood at {entry['loss']:.4f} for {patience} epochs with an accuracy of "
                 f"{entry['accuracy']:.3f}, which is chance: the training has collapsed. Try a smaller learning rate "
-                f"(now {entry['lr']:g}), and for PC a longer warm-up (now {self.config.warm_up_epochs} epochs)."
+                f"(now {entry['lr']:g}), for PC a longer warm-up (now {self.config.warm_up_epochs} epochs), and in "
+                "adversarial training a smaller eps or a ramp."
             )
 
     def _checkpoint(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        return {
+        state = {
             "model": self.model.state_dict(),
             "optimizer": optimizer.state_dict(),
             "history": self.history,
             "seconds": self.seconds,
             "setup_seconds": self.setup_seconds,
         }
+        if self.average:
+            state["average"] = self.average.tensors
+        if self.best:
+            state["best"] = vars(self.best)
+        return state
 
     def _description(self) -> dict[str, Any]:
         return {
@@ -268,6 +302,7 @@ class _Run:
 
     def _finish(self, test: Dataset | None) -> TrainResult:
         test_accuracy = accuracy(self.model, test, self.execution) if test is not None else None
+        taken = self.best.epoch if self.best else len(self.history)
         if self.directory and self.peers.leads:
             save_model(self.model, self.directory.path)
             self.directory.finish(
@@ -276,12 +311,13 @@ class _Run:
                     "seconds": self.seconds,
                     "setup_seconds": self.setup_seconds,
                     "device": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
-                    "train_accuracy": self.history[-1]["accuracy"],
+                    "train_accuracy": self.history[taken - 1]["accuracy"],
                     "test_accuracy": test_accuracy,
                     "test_examples": len(test) if test is not None else None,
+                    **({"best_epoch": self.best.epoch} if self.best else {}),
                 }
             )
-        return self._result(test_accuracy)
+        return self._result(test_accuracy, self.best.epoch if self.best else None)
 
     def _read_back(self, directory: RunDirectory) -> TrainResult:
         load_weights(self.model, directory.path / "model.safetensors")
@@ -289,11 +325,11 @@ class _Run:
         result = directory.result
         self.history, self.seconds = directory.metrics, result["seconds"]
         self.setup_seconds = result["setup_seconds"]
-        return self._result(result["test_accuracy"])
+        return self._result(result["test_accuracy"], result.get("best_epoch"))
 
-    def _result(self, test_accuracy: float | None) -> TrainResult:
+    def _result(self, test_accuracy: float | None, best_epoch: int | None) -> TrainResult:
         return TrainResult(
-            self.model, tuple(self.history), self.config, self.seconds, self.setup_seconds, test_accuracy
+            self.model, tuple(self.history), self.config, self.seconds, self.setup_seconds, test_accuracy, best_epoch
         )
 
     def _synchronize(self) -> None:

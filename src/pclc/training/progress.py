@@ -6,6 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+_SCALARS = (
+    "loss",
+    "accuracy",
+    "validation_accuracy",
+    "validation_robust_accuracy",
+    "train_robust_accuracy",
+    "lr",
+    "images_per_second",
+)
+
 
 class Progress(Protocol):
     """Sees every epoch as it ends."""
@@ -40,6 +50,9 @@ def bar(title: str, epochs: int, done: int, shown: bool) -> Iterator[Progress]:
             state = f"loss {entry['loss']:.4f} acc {entry['accuracy']:.4f}"
             if entry.get("validation_accuracy") is not None:
                 state += f" val {entry['validation_accuracy']:.4f}"
+            for split in ("validation", "train"):
+                if entry.get(f"{split}_robust_accuracy") is not None:
+                    state += f" robust {entry[f'{split}_robust_accuracy']:.4f}"
             display.update(task, advance=1, state=f"{state} {entry['images_per_second']:,.0f} img/s")
 
         yield show
@@ -58,7 +71,7 @@ def tensorboard(folder: Path | None) -> Iterator[Progress]:
     writer = SummaryWriter(str(folder / "tensorboard"))
 
     def write(entry: dict[str, Any]) -> None:
-        for name in ("loss", "accuracy", "validation_accuracy", "lr", "images_per_second"):
+        for name in _SCALARS:
             if entry.get(name) is not None:
                 writer.add_scalar(name, entry[name], entry["epoch"])
 

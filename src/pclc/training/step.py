@@ -8,10 +8,15 @@ from torch import Tensor, nn
 
 from pclc.data.feed import Feed
 from pclc.execution import Execution, captured
+from pclc.training.average import Average
+from pclc.training.batch_loss import Batch, BatchLoss
 
 
 class Step:
     """Takes the next batch and makes one update for each criterion; keeps running totals on the device.
+
+    All of it, crafting and averaging included, reads and writes the same tensors each time and never asks the device
+    for a value, so that it can be captured.
 
     Where a batch does not fit into memory it is worked off in halves whose gradients add up to the same update.
     """
@@ -19,18 +24,20 @@ class Step:
     def __init__(
         self,
         model: nn.Module,
-        forward: Callable[[Tensor], Tensor],
+        batch_loss: BatchLoss,
         criteria: Sequence[nn.Module],
         optimizer: torch.optim.Optimizer,
         feed: Feed,
         execution: Execution,
         capture: bool,
+        average: Average | None = None,
     ) -> None:
-        self._forward = forward
+        self._batch_loss = batch_loss
         self._criteria = criteria
         self._optimizer = optimizer
         self._feed = feed
         self._execution = execution
+        self._average = average
         self._parts = 1
         device = execution.torch_device
         self._totals = torch.zeros(3, dtype=torch.float64, device=device)  # loss, correct, examples
@@ -56,24 +63,25 @@ class Step:
     def _update(self) -> None:
         x, y = self._feed.next_batch()
         x = x.contiguous(memory_format=self._execution.memory_format)
+        batch = Batch(x, y, self._feed.index, self._feed.epoch)
         for criterion in self._criteria:
             self._optimizer.zero_grad(set_to_none=True)
-            for part_x, part_y in zip(x.chunk(self._parts), y.chunk(self._parts), strict=True):
-                with self._execution.arithmetic():
-                    logits = self._forward(part_x)
-                    loss = criterion(logits, part_y)
-                (loss * (len(part_y) / len(y))).backward()
+            for part in batch.parts(self._parts):
+                loss, logits = self._batch_loss(criterion, part)
+                (loss * (len(part.y) / len(y))).backward()  # type: ignore[no-untyped-call]
                 if criterion is self._criteria[0]:
-                    self._add(loss.detach(), logits.detach(), part_y)
+                    self._add(loss.detach(), logits.detach(), part.y)
             self._optimizer.step()
+        if self._average is not None:
+            self._average.update()
 
     def _add(self, loss: Tensor, logits: Tensor, y: Tensor) -> None:
         correct = (logits.argmax(1) == y).sum()
         self._totals += torch.stack([loss.double() * len(y), correct.double(), torch.full_like(loss, len(y)).double()])
 
     def _capture(self, model: nn.Module) -> None:
-        """Record the step. Recording runs it, so model and optimizer are put back to where they were."""
-        tensors = [*model.parameters(), *model.buffers()]
+        """Record the step. Recording runs it, so model, optimizer and average are put back to where they were."""
+        tensors = [*model.parameters(), *model.buffers(), *(self._average.tensors if self._average else ())]
         before = [tensor.detach().clone() for tensor in tensors]
         fresh = not self._optimizer.state
         state = {} if fresh else _optimizer_tensors(self._optimizer)

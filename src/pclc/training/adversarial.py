@@ -1,0 +1,215 @@
+"""Adversarial training: which examples are crafted, and what is done with them; the usual recipes by name."""
+
+import warnings
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, NamedTuple
+
+from pclc.attacks.notices import UnreachableWarning
+from pclc.attacks.objectives import directed
+from pclc.attacks.types import Norm
+from pclc.attacks.validate import (
+    check_ball,
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    warn_if_unreachable,
+)
+
+Method = Literal["mix", "madry", "trades", "mart", "fast"]
+
+KL = "kl"  # the objective that needs the clean logits, so it is none of `pclc.attacks`
+
+
+class _Defaults(NamedTuple):
+    """What a method's paper uses, and whether the loss looks at the clean images too."""
+
+    clean: bool
+    steps: int
+    objective: str
+    beta: float | None
+
+
+_METHODS: dict[str, _Defaults] = {
+    "mix": _Defaults(clean=True, steps=10, objective="ce", beta=None),
+    "madry": _Defaults(clean=False, steps=10, objective="ce", beta=None),
+    "trades": _Defaults(clean=True, steps=10, objective=KL, beta=6.0),
+    "mart": _Defaults(clean=True, steps=10, objective="ce", beta=5.0),
+    "fast": _Defaults(clean=False, steps=1, objective="ce", beta=None),
+}
+METHODS = tuple(_METHODS)
+
+
+@dataclass(frozen=True)
+class AdversarialConfig:
+    r"""How adversarial examples are made in a training step, and what is done with them.
+
+    For clean images x, adversarial ones x', softmax f and the phase's criterion L (cross-entropy, PC-LC, ...):
+
+    ==========  ============================================================================================
+    "mix"       (L(x) + L(x')) / 2: clean and adversarial 1:1, as in the paper
+    "madry"     L(x') (Madry et al., ICLR 2018, arXiv 1706.06083)
+    "trades"    L(x) + beta KL(f(x) || f(x')) (Zhang et al., ICML 2019, arXiv 1901.08573)
+    "mart"      L(x') - log(1 - max_{k != y} f_k(x')) + beta (1 - f_y(x)) KL(f(x) || f(x'))
+                (Wang et al., ICLR 2020)
+    "fast"      L(x') with a single step of 1.25 eps from a random start (Wong et al., ICLR 2020,
+                arXiv 2001.03994)
+    ==========  ============================================================================================
+
+    None stands for what the method's paper uses; :meth:`resolved` fills it in.
+
+    Args:
+        method: one of the five above.
+        eps: radius of the ball; or (low, high), from which every example draws its own in every epoch.
+        alpha: size of a step. None: eps / min(steps, 4), for "fast" 1.25 eps. With a range of eps it belongs to the
+            upper end, and an example with a smaller eps takes steps that are smaller in proportion.
+        steps: number of steps; 1 without a random start is FGSM. None: 10, for "fast" 1.
+        random_start: start at a random point of the ball; otherwise at the image.
+        objective: what crafting maximises, a name of `pclc.attacks.objective_names()` with an optional logit scale, or
+            "kl": KL(f(x) || f(x')). None: "kl" for "trades", otherwise "ce".
+        beta: weight of the KL term. None: 6 for "trades", 5 for "mart"; the others have none.
+        norm: "Linf" or "L2".
+        ramp_epochs: epochs over which eps and alpha grow linearly to their values. Large balls need it: at eps 0.3 on
+            MNIST training may otherwise stand at chance for long before it starts, or for ever.
+        validate_every: epochs from one measurement of robust accuracy to the next; the last epoch is always measured.
+
+    Example:
+        >>> config = AdversarialConfig("trades", eps=8 / 255).resolved()
+        >>> config.steps, config.objective, config.beta, config.alpha == 2 / 255
+        (10, 'kl', 6.0, True)
+    """
+
+    method: Method = "madry"
+    eps: float | tuple[float, float] = 8 / 255
+    alpha: float | None = None
+    steps: int | None = None
+    random_start: bool = True
+    objective: str | None = None
+    beta: float | None = None
+    norm: Norm = "Linf"
+    ramp_epochs: int = 0
+    validate_every: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, METHODS)
+        if isinstance(self.eps, list | tuple):  # JSON has lists
+            object.__setattr__(self, "eps", tuple(self.eps))
+        low, high = self._ends()
+        check_ball(low, self.norm)
+        check_ball(high, self.norm)
+        if not low <= high or high == 0:
+            raise ValueError(
+                f"Expected `eps` to be a number above 0, or (low, high) with low <= high, but got {self.eps!r}."
+            )
+        check_flag("random_start", self.random_start)
+        check_count("validate_every", self.validate_every)
+        if self.ramp_epochs != 0:
+            check_count("ramp_epochs", self.ramp_epochs)
+        if self.alpha is not None:
+            check_number("alpha", self.alpha, positive=True)
+        if self.steps is not None:
+            check_count("steps", self.steps)
+        if self.objective not in (None, KL):
+            directed(self.objective, targeted=False)
+        if self.beta is not None:
+            check_number("beta", self.beta)
+        self._check_together()
+        if self.alpha is not None:
+            warn_if_unreachable(self.largest_eps, self.alpha, self.steps or _METHODS[self.method].steps, "alpha")
+
+    @property
+    def largest_eps(self) -> float:
+        """Radius of the largest ball."""
+        return self._ends()[1]
+
+    @property
+    def clean(self) -> bool:
+        """Whether the loss needs the logits of the clean images."""
+        return _METHODS[self.method].clean
+
+    def resolved(self) -> "AdversarialConfig":
+        """The same with every None filled in."""
+        usual = _METHODS[self.method]
+        steps = self.steps or usual.steps
+        alpha = 1.25 * self.largest_eps if self.method == "fast" else self.largest_eps / min(steps, 4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreachableWarning)  # said when `self` was made
+            return replace(
+                self,
+                steps=steps,
+                alpha=alpha if self.alpha is None else self.alpha,
+                objective=self.objective or usual.objective,
+                beta=usual.beta if self.beta is None else self.beta,
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "eps": list(self.eps) if isinstance(self.eps, tuple) else self.eps}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> "AdversarialConfig":
+        """Read what :meth:`as_dict` wrote."""
+        unknown = sorted(set(content) - {field.name for field in fields(cls)})
+        if unknown:
+            raise ValueError(f"Expected fields of adversarial training, but got {', '.join(unknown)}.")
+        return cls(**content)
+
+    def _ends(self) -> tuple[float, float]:
+        if not isinstance(self.eps, tuple):
+            return self.eps, self.eps
+        if len(self.eps) != 2:
+            raise ValueError(f"Expected `eps` to be a number or (low, high), but got {self.eps!r}.")
+        return self.eps
+
+    def _check_together(self) -> None:
+        """Refuse what fits one by one but not together."""
+        if self.method == "fast" and (self.steps not in (None, 1) or not self.random_start):
+            raise ValueError(
+                'Expected method "fast" to take 1 step from a random start, '
+                f"but got steps={self.steps!r} and random_start={self.random_start!r}. "
+                'With several steps it is method "madry".'
+            )
+        if self.beta is not None and _METHODS[self.method].beta is None:
+            raise ValueError(
+                f'Expected `beta` to be used with method "trades" or "mart", but got {self.beta!r} for "{self.method}".'
+            )
+        if (self.objective or _METHODS[self.method].objective) == KL and not self.random_start:
+            raise ValueError(
+                'Expected a random start with objective "kl", whose gradient is zero at the image itself, '
+                "but got random_start=False."
+            )
+
+
+# Budgets as in the papers; the optimizer and its schedule are `TrainConfig`'s. The paper of PC-LC does not say whether
+# its PGD starts at random, nor its step. The ramp is not Madry's: without one LeNet-5 stands at chance for long.
+ADVERSARIAL_PRESETS: dict[str, AdversarialConfig] = {
+    "paper-grey": AdversarialConfig("mix", eps=(0.1, 0.3), steps=1, random_start=False),
+    "paper-cifar10": AdversarialConfig("mix", eps=(0.0, 0.1), steps=5),
+    "madry-mnist": AdversarialConfig("madry", eps=0.3, alpha=0.01, steps=40, ramp_epochs=5),
+    "madry-cifar10": AdversarialConfig("madry", eps=8 / 255, alpha=2 / 255, steps=7),
+    "trades": AdversarialConfig("trades", eps=8 / 255, alpha=2 / 255, steps=10, beta=6.0),
+    "mart": AdversarialConfig("mart", eps=8 / 255, alpha=2 / 255, steps=10, beta=5.0),
+    "fast": AdversarialConfig("fast", eps=8 / 255, alpha=10 / 255),
+}
+
+
+def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
+    """A recipe by name, with changes.
+
+    Changing `eps` drops the recipe's `alpha`, and changing `method` also its `steps`, `objective` and `beta`, unless
+    they are given too: they belonged to the old value, and go back to what the method uses.
+
+    Example:
+        >>> adversarial_preset("trades", eps=0.1).resolved().alpha
+        0.025
+    """
+    if name not in ADVERSARIAL_PRESETS:
+        raise ValueError(
+            f"Expected a recipe of adversarial training ({', '.join(ADVERSARIAL_PRESETS)}), but got {name!r}."
+        )
+    dropped: dict[str, Any] = {}
+    if "eps" in changes or "steps" in changes:
+        dropped["alpha"] = None
+    if "method" in changes:
+        dropped.update(alpha=None, steps=None, objective=None, beta=None, random_start=True)
+    return replace(ADVERSARIAL_PRESETS[name], **{**dropped, **changes})

@@ -1,0 +1,89 @@
+"""From a batch to its loss: on the images as they are, or on adversarial ones made on the spot."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks.frozen import frozen
+from pclc.execution import Execution
+from pclc.training.adversarial import AdversarialConfig
+from pclc.training.crafting import craft
+from pclc.training.robust_losses import Criterion, mart_loss, mix_loss, trades_loss
+
+
+class Batch(NamedTuple):
+    """Examples of a step, with what their random numbers belong to."""
+
+    x: Tensor
+    y: Tensor
+    place: Tensor  # in the training set
+    epoch: Tensor
+
+    def parts(self, count: int) -> list["Batch"]:
+        """The batch in so many parts."""
+        columns = (self.x.chunk(count), self.y.chunk(count), self.place.chunk(count))
+        return [Batch(x, y, place, self.epoch) for x, y, place in zip(*columns, strict=True)]
+
+
+class BatchLoss(Protocol):
+    """The loss of a batch, and the logits whose accuracy counts as the training's."""
+
+    def __call__(self, criterion: Criterion, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the mean loss and (N, K) logits."""
+
+
+def plain_loss(forward: Callable[[Tensor], Tensor], execution: Execution) -> BatchLoss:
+    """The criterion on the images as they are."""
+
+    def loss(criterion: Criterion, batch: Batch) -> tuple[Tensor, Tensor]:
+        with execution.arithmetic():
+            logits = forward(batch.x)
+            return criterion(logits, batch.y), logits
+
+    return loss
+
+
+def adversarial_loss(
+    model: nn.Module,
+    attacked: Callable[[Tensor], Tensor],
+    forward: Callable[[Tensor], Tensor],
+    config: AdversarialConfig,
+    seed: int,
+    execution: Execution,
+) -> BatchLoss:
+    """Craft on the model in eval mode, then the method's loss in training mode; logits of the adversarial images.
+
+    Where clean images are needed too they go through the network in one pass with the adversarial ones: BatchNorm sees
+    both as one batch, and the network is run once. Nothing here waits for the device.
+
+    Args:
+        model: whose mode and weights crafting freezes.
+        attacked: the forward pass for crafting, `model` or compiled from it, without a wrapper for many processes.
+        forward: the forward pass for training.
+        config: resolved.
+        seed: of crafting's random numbers.
+        execution: precision and layout.
+    """
+
+    def loss(criterion: Criterion, batch: Batch) -> tuple[Tensor, Tensor]:
+        with execution.arithmetic():
+            with frozen(model):
+                x_adv = craft(attacked, batch.x, batch.y, batch.place, batch.epoch, config, seed)
+            if not config.clean:
+                logits = forward(x_adv)
+                return criterion(logits, batch.y), logits
+            both = torch.cat([batch.x, x_adv]).contiguous(memory_format=execution.memory_format)
+            clean, adversarial = forward(both).chunk(2)
+            return _combined(config, criterion, clean, adversarial, batch.y), adversarial
+
+    return loss
+
+
+def _combined(config: AdversarialConfig, criterion: Criterion, clean: Tensor, adversarial: Tensor, y: Tensor) -> Tensor:
+    if config.method == "mix":
+        return mix_loss(clean, adversarial, y, criterion)
+    assert config.beta is not None
+    weighted = trades_loss if config.method == "trades" else mart_loss
+    return weighted(clean, adversarial, y, criterion, config.beta)

@@ -1,0 +1,42 @@
+"""Optimizers whose learning rate a captured step sees move."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pclc.training.config import TrainConfig
+
+
+def make_optimizer(
+    config: TrainConfig, parameters: Iterable[nn.Parameter], device: torch.device
+) -> torch.optim.Optimizer:
+    """Adam, or SGD with Nesterov's momentum, fused: one launch for all parameters.
+
+    On CUDA the learning rate is a tensor, because a graph replays numbers as they were.
+    """
+    on_cuda = device.type == "cuda"
+    lr = torch.tensor(config.lr, device=device) if on_cuda else config.lr
+    decay = config.weight_decay
+    if config.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=decay, fused=True, capturable=on_cuda)
+    momentum = config.resolved_momentum
+    return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=decay, nesterov=momentum > 0, fused=True)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Change the learning rate, in place where it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Go on from a checkpoint, with the learning rate where it was: a tensor on the device, or a number."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    optimizer.load_state_dict(state)
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate

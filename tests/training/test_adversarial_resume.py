@@ -1,0 +1,107 @@
+"""Adversarial training with averaged weights and a best epoch: killed anywhere, it ends with the same bits."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys, torch, pclc
+from pclc.training import AdversarialConfig
+torch.set_num_threads(1)
+torch.manual_seed(0)
+config = pclc.TrainConfig(loss="pc-lc", warm_up_epochs=2, epochs=4, batch_size=64, lr=0.05, optimizer="sgd",
+                          schedule="cosine", ema=0.9, validation=0.1,
+                          adversarial=AdversarialConfig("mix", eps=(0.05, 0.15), steps=2))
+pclc.train(pclc.create_model("lenet8"), pclc.load_dataset("digits"), config, out=sys.argv[1],
+           execution=pclc.Execution(device="cpu"), checkpoint_seconds=0)
+"""
+
+
+def start(out: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(out)])
+
+
+def epochs_done(out: Path) -> int:
+    file = out / "metrics.jsonl"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def without_times(out: Path) -> list[dict[str, object]]:
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "images_per_second"} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("undisturbed")
+    assert start(out).wait() == 0
+    return out
+
+
+def test_killed_and_resumed(undisturbed: Path, tmp_path: Path) -> None:
+    process = start(tmp_path)
+    deadline = time.monotonic() + 60
+    while epochs_done(tmp_path) < 4 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert epochs_done(tmp_path) >= 4
+    assert not (tmp_path / "training.json").exists(), "it was killed before its end"
+    assert start(tmp_path).wait() == 0
+    assert without_times(tmp_path) == without_times(undisturbed)
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path, undisturbed)]
+    assert weights[0] == weights[1]
+    best = [json.loads((folder / "training.json").read_text())["best_epoch"] for folder in (tmp_path, undisturbed)]
+    assert best[0] == best[1] > 2
+
+
+def test_a_best_epoch_before_the_kill_survives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights of the best epoch are in the checkpoint: later epochs, told to be worse, do not replace them."""
+    import torch
+    from torch import nn
+
+    import pclc
+    from pclc.training import AdversarialConfig, RunDirectory, TrainResult, selection
+
+    robust = iter([0.9, 0.5, 0.5, 0.5, 0.5])
+    best_weights = []
+
+    def told(model: nn.Module, *_: object) -> float:
+        value = next(robust)
+        if value == 0.9:
+            best_weights.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return value
+
+    monkeypatch.setattr(selection, "robust_accuracy", told)
+    original = RunDirectory.append_metrics
+
+    def killed_in_epoch_three(self: RunDirectory, entry: dict[str, object]) -> None:
+        if entry["epoch"] == 3:
+            raise KeyboardInterrupt
+        original(self, entry)
+
+    config = pclc.TrainConfig(
+        loss="ce", warm_up_epochs=0, epochs=4, batch_size=128, ema=0.9, validation=0.1,
+        adversarial=AdversarialConfig("fast", eps=0.1),
+    )  # fmt: skip
+
+    def run() -> TrainResult:
+        torch.manual_seed(0)
+        return pclc.train(
+            pclc.create_model("lenet8"), pclc.load_dataset("digits"), config, out=tmp_path,
+            execution=pclc.Execution(device="cpu"), checkpoint_seconds=0,
+        )  # fmt: skip
+
+    monkeypatch.setattr(RunDirectory, "append_metrics", killed_in_epoch_three)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    monkeypatch.setattr(RunDirectory, "append_metrics", original)
+    result = run()
+    assert result.best_epoch == 1
+    assert len(result.history) == 4
+    assert all(value.equal(best_weights[0][name]) for name, value in result.model.state_dict().items())

@@ -1,0 +1,245 @@
+"""Adversarial training as a whole: the textbook's step, robustness that plain training lacks, the best epoch, files."""
+
+import copy
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import pclc
+from pclc import Execution, TrainConfig
+from pclc.attacks import PGD
+from pclc.data import Dataset
+from pclc.training import AdversarialConfig, CatastrophicOverfittingWarning, RunDirectory, selection
+from pclc.training.processes import Processes
+from pclc.training.selection import robust_accuracy, selection_attack, watched_examples
+
+CPU = Execution(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return pclc.load_dataset("digits")
+
+
+def network(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return pclc.create_model("lenet8")
+
+
+def quick(**changes: object) -> TrainConfig:
+    numbers = {"loss": "ce", "warm_up_epochs": 0, "epochs": 2, "batch_size": 128}
+    return TrainConfig(**{**numbers, **changes})  # type: ignore[arg-type]
+
+
+def fgsm(model: nn.Module, x: torch.Tensor, y: torch.Tensor, eps: float) -> torch.Tensor:
+    leaf = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(F.cross_entropy(model(leaf), y), leaf)
+    return (x + eps * gradient.sign()).clamp(0, 1)
+
+
+def test_one_step_is_the_textbooks(digits: Dataset) -> None:
+    """An epoch of one batch of the paper's mix: FGSM, half and half, one update of SGD with Nesterov momentum."""
+    few = digits.subset(torch.arange(32))
+    recipe = AdversarialConfig("mix", eps=0.1, steps=1, random_start=False)
+    config = quick(epochs=1, batch_size=32, adversarial=recipe, optimizer="sgd", lr=0.1, weight_decay=0.01)
+    result = pclc.train(network(), few, config, execution=CPU)
+    expected = network()
+    optimizer = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
+    x, y = few.images.float() / 255, few.labels
+    x_adv = fgsm(expected, x, y, 0.1)
+    loss = (F.cross_entropy(expected(x), y) + F.cross_entropy(expected(x_adv), y)) / 2
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    assert result.history[0]["loss"] == pytest.approx(loss.item(), rel=1e-4)
+    for got, wanted in zip(result.model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def plain(digits: Dataset) -> nn.Module:
+    return pclc.train(network(), digits, quick(epochs=12, lr=0.005, batch_size=64), execution=CPU).model
+
+
+def left_under_pgd(model: nn.Module, eps: float) -> float:
+    test = pclc.load_dataset("digits", "test")
+    attack = PGD(eps=eps, alpha=eps / 4, steps=20)
+    return 1 - attack.run(model, test.images.float() / 255, test.labels).success.double().mean().item()
+
+
+@pytest.mark.parametrize("method", ["mix", "madry", "trades", "mart", "fast"])
+def test_more_robust_than_plain_training(method: str, plain: nn.Module, digits: Dataset) -> None:
+    steps = None if method == "fast" else 4
+    recipe = AdversarialConfig(method, eps=0.15, steps=steps, validate_every=12)  # type: ignore[arg-type]
+    config = quick(epochs=12, lr=0.005, batch_size=64, adversarial=recipe)
+    result = pclc.train(network(), digits, config, execution=CPU, test=pclc.load_dataset("digits", "test"))
+    assert result.test_accuracy is not None
+    assert result.test_accuracy > 0.75
+    assert left_under_pgd(result.model, 0.1) > left_under_pgd(plain, 0.1) + 0.1
+    assert left_under_pgd(result.model, 0.15) > left_under_pgd(plain, 0.15) + 0.2
+    assert all(parameter.grad is None for parameter in result.model.parameters())
+
+
+@pytest.mark.parametrize("loss", ["pc-lc", "cot"])
+def test_any_loss_outside_in_both_phases(loss: str, digits: Dataset) -> None:
+    recipe = AdversarialConfig("madry", eps=0.05, steps=2, objective="margin")
+    config = quick(loss=loss, warm_up_epochs=3, epochs=2, batch_size=64, adversarial=recipe)
+    history = pclc.train(network(), digits, config, execution=CPU).history
+    assert [entry["criterion"] for entry in history[2:4]] == ["+".join(phase.criteria) for phase in config.phases]
+    assert history[-1]["accuracy"] > 0.5
+    assert history[-1]["train_robust_accuracy"] > 0.5
+
+
+class TestBestEpoch:
+    RECIPE = AdversarialConfig("fast", eps=0.1)
+
+    def run(self, digits: Dataset, monkeypatch: pytest.MonkeyPatch, robust: list[float], **changes: object):  # type: ignore[no-untyped-def]
+        """A run that is told its robust accuracies, and the weights that it had after each epoch."""
+        seen = []
+
+        def told(model: nn.Module, *_: object) -> float:
+            seen.append(copy.deepcopy(model.state_dict()))
+            return robust[len(seen) - 1]
+
+        monkeypatch.setattr(selection, "robust_accuracy", told)
+        config = quick(adversarial=self.RECIPE, validation=0.1, **{"epochs": len(robust), **changes})
+        return pclc.train(network(), digits, config, execution=CPU), seen
+
+    def test_its_weights_are_the_models(self, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+        result, seen = self.run(digits, monkeypatch, [0.3, 0.5, 0.5, 0.4])
+        assert result.best_epoch == 2
+        assert [entry["validation_robust_accuracy"] for entry in result.history] == [0.3, 0.5, 0.5, 0.4]
+        assert all(value.equal(seen[1][name]) for name, value in result.model.state_dict().items())
+        assert not all(value.equal(seen[3][name]) for name, value in result.model.state_dict().items())
+
+    def test_averaged_weights_are_measured_and_kept(self, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+        own, own_seen = self.run(digits, monkeypatch, [0.5, 0.4])
+        result, seen = self.run(digits, monkeypatch, [0.5, 0.4], ema=0.9)
+        assert [e["loss"] for e in result.history] == [e["loss"] for e in own.history], "averaging does not disturb"
+        assert not all(value.equal(own_seen[0][name]) for name, value in seen[0].items())
+        assert all(value.equal(seen[0][name]) for name, value in result.model.state_dict().items())
+
+    def test_the_warm_up_is_no_candidate(self, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+        result, _ = self.run(digits, monkeypatch, [0.6, 0.6, 0.4, 0.45], loss="pc-lc", warm_up_epochs=2, epochs=2)
+        assert result.best_epoch == 4
+
+    def test_measured_every_so_many_epochs_and_at_the_end(
+        self, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.RECIPE = AdversarialConfig("fast", eps=0.1, validate_every=2)
+        result, _ = self.run(digits, monkeypatch, [0.3, 0.2, 0.25], epochs=5)
+        measured = [entry["validation_robust_accuracy"] for entry in result.history]
+        assert measured == [None, 0.3, None, 0.2, 0.25]
+        assert result.best_epoch == 2
+
+    def test_a_collapse_is_said_and_the_run_goes_on(self, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.warns(CatastrophicOverfittingWarning, match=r"Epoch 3: Robust accuracy has fallen from 50.0%"):
+            result, _ = self.run(digits, monkeypatch, [0.3, 0.5, 0.1, 0.2])
+        assert len(result.history) == 4
+        assert result.best_epoch == 2
+
+    def test_without_a_validation_split_it_is_the_last(self, digits: Dataset) -> None:
+        result = pclc.train(network(), digits, quick(adversarial=self.RECIPE), execution=CPU)
+        assert result.best_epoch is None
+        assert all(0 <= entry["train_robust_accuracy"] <= 1 for entry in result.history)
+        assert "validation_robust_accuracy" not in result.history[0]
+
+
+def test_robust_accuracy_is_that_of_the_attack(plain: nn.Module, digits: Dataset) -> None:
+    some = digits.subset(torch.arange(300))
+    attack = selection_attack(AdversarialConfig(eps=(0.05, 0.1)))
+    assert attack == PGD(eps=0.1, alpha=0.025, steps=10, objective="margin")
+    share = robust_accuracy(plain, some, attack, 0, Execution(device="cpu", batch_size=70), Processes())
+    fooled = attack.run(plain, some.images.float() / 255, some.labels, seed=0).success
+    assert share == pytest.approx(1 - fooled.double().mean().item(), abs=0.004)
+    assert 0.1 < share < 0.9
+
+
+def test_watched_examples_keep_the_proportions(digits: Dataset) -> None:
+    assert watched_examples(digits.subset(torch.arange(200))).labels.equal(digits.labels[:200])
+    chosen = watched_examples(digits)
+    assert len(chosen) == 1000
+    shares = digits.labels.bincount() / len(digits) - chosen.labels.bincount() / 1000
+    assert shares.abs().max() < 0.002
+
+
+def test_the_run_directory_says_what_was_done(digits: Dataset, tmp_path: Path) -> None:
+    config = quick(adversarial=AdversarialConfig("mix", eps=(0.05, 0.1), steps=2), validation=0.1, ema=0.9)
+    first = pclc.train(network(), digits, config, out=tmp_path, execution=CPU)
+    run = RunDirectory(tmp_path)
+    assert run.config["train"] == json.loads(json.dumps(config.as_dict()))
+    assert run.config["train"]["adversarial"]["alpha"] == 0.05
+    assert run.result["best_epoch"] == first.best_epoch
+    assert run.metrics == list(first.history)
+    again = pclc.train(network(1), digits, config, out=tmp_path, execution=CPU)
+    assert again.best_epoch == first.best_epoch
+    x = digits.images[:50].float() / 255
+    assert pclc.load_model(tmp_path)(x).equal(first.model(x))
+    assert again.model(x).equal(first.model(x))
+
+
+def test_a_batch_that_does_not_fit_gives_the_same_update(digits: Dataset) -> None:
+    class Hungry(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if len(x) > 20:
+                raise torch.OutOfMemoryError
+            return self.inner(x)
+
+    config = quick(epochs=1, batch_size=32, adversarial=AdversarialConfig("trades", eps=0.1, steps=2))
+    few = digits.subset(torch.arange(64))
+    execution = Execution(device="cpu", batch_size=20)
+    whole = pclc.train(network(), few, config, execution=execution)
+    with pytest.warns(UserWarning, match="worked off in 4 parts"):
+        parts = pclc.train(Hungry(network()), few, config, execution=execution)
+    for got, wanted in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_no_warning_without_reason(digits: Dataset) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pclc.train(network(), digits, quick(adversarial=AdversarialConfig("trades", eps=0.1, steps=2)), execution=CPU)
+
+
+@pytest.mark.cuda
+class TestOnCuda:
+    @pytest.mark.parametrize("method", ["mix", "madry", "trades", "mart", "fast"])
+    @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+    def test_a_captured_run_is_the_eager_run(self, method: str, optimizer: str, digits: Dataset) -> None:
+        recipe = AdversarialConfig(method, eps=(0.05, 0.1), steps=None if method == "fast" else 3)  # type: ignore[arg-type]
+        config = quick(
+            epochs=4, batch_size=64, adversarial=recipe, ema=0.9, optimizer=optimizer, lr=0.005, validation=0.1,
+            schedule="cosine",
+        )  # fmt: skip
+        histories = []
+        for graphs in (False, True):
+            execution = Execution(device="cuda", precision="fp32", cuda_graphs=graphs)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message=".*cannot be captured.*")
+                histories.append(pclc.train(network(), digits, config, execution=execution).history)
+        for eager, captured in zip(*histories, strict=True):
+            assert captured["loss"] == pytest.approx(eager["loss"], rel=5e-2)
+            assert captured["validation_robust_accuracy"] == pytest.approx(eager["validation_robust_accuracy"], abs=0.1)
+
+    def test_compiled_bf16_with_batch_norm(self) -> None:
+        images = torch.randint(0, 256, (512, 3, 32, 32), dtype=torch.uint8)
+        labels = torch.arange(512) % 4
+        images[:, 0] //= (labels + 1).view(-1, 1, 1).to(torch.uint8)
+        dataset = Dataset(images, labels, ("a", "b", "c", "d"), "noise", "train")
+        torch.manual_seed(0)
+        model = pclc.create_model("vgg13", num_classes=4)
+        config = quick(
+            epochs=6, batch_size=64, lr=0.001, augmentation="crop-flip", ema=0.9, validation=0.1,
+            adversarial=AdversarialConfig("trades", eps=2 / 255, steps=3),
+        )  # fmt: skip
+        result = pclc.train(model, dataset, config, execution=Execution(device="cuda", compile=True))
+        assert result.history[-1]["loss"] < result.history[0]["loss"]
