@@ -7,9 +7,10 @@ from pclc.data import Dataset, load_dataset
 from pclc.execution import Execution
 from pclc.losses import ComplementEntropy, GuidedComplementEntropy, PCLoss
 from pclc.models import create_model, load_model, save_model
-from pclc.training import RunDirectory, TrainConfig, TrainingError, train
+from pclc.training import AdversarialConfig, RunDirectory, TrainConfig, TrainingError, train
 
 __all__ = [
+    "AdversarialConfig",
     "ComplementEntropy",
     "Dataset",
     "Execution",

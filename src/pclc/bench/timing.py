@@ -1,5 +1,6 @@
 """Timing that compares fairly: variants take turns, so that a noisy minute hits all of them."""
 
+import random
 import time
 from collections.abc import Callable, Mapping
 from statistics import median
@@ -10,13 +11,19 @@ Work = Callable[[], object]
 
 
 def seconds(variants: Mapping[str, Work], device: torch.device, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each variant in each round, in turn; on CUDA of a replayed graph, so that launches do not count."""
+    """Seconds of each variant in each round, in changing order.
+
+    On CUDA they are those of a replayed graph, so that launches do not count.
+    """
     prepared = {name: _captured(work) if device.type == "cuda" else work for name, work in variants.items()}
     for work in prepared.values():
         work()
     times: dict[str, list[float]] = {name: [] for name in variants}
-    for _ in range(rounds):
-        for name, work in prepared.items():
+    names = list(prepared)
+    for turn in range(rounds):
+        # Whoever comes after a variant that fills caches and heap pays for it: so the order changes with every round.
+        for name in random.Random(turn).sample(names, len(names)):
+            work = prepared[name]
             times[name].append(_cuda_seconds(work) if device.type == "cuda" else host_seconds(work))
     return times
 

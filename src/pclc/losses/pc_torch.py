@@ -4,6 +4,7 @@ Used on the CPU, and on devices for which there is no kernel. The notation is th
 kept to what needs all classes; what is a number a row is done for all rows at once.
 """
 
+import threading
 from collections.abc import Iterator
 
 import torch
@@ -12,9 +13,10 @@ from torch import Tensor
 from pclc.losses.pc_rows import Rows, Terms
 
 # Elements of a block: its scratch copies stay in the last-level cache, and calling the operations costs little.
-_BLOCK = 1 << 21
+_BLOCK = 1 << 20
 # Up to this many classes exp(a - max) beats PyTorch's softmax, which is tuned for long rows; beyond it the reverse.
 _SHORT_ROW = 256
+_kept = threading.local()
 
 
 def forward(logits: Tensor, target: Tensor, terms: Terms) -> tuple[Tensor, Rows]:
@@ -26,7 +28,7 @@ def forward(logits: Tensor, target: Tensor, terms: Terms) -> tuple[Tensor, Rows]
     y = torch.where(counted, target, 0)
     a_y, a_j, z, n_false, mean_gap, share_below = torch.empty(6, len(y), dtype=dtype, device=y.device)
     j = torch.empty_like(y)
-    scratch = _scratch(logits, dtype), _scratch(logits, dtype)
+    scratch = _scratch(logits, dtype)
     for block, rows in _blocks(logits):
         a, q = _copy(logits[block], scratch[0]), scratch[1][: rows.stop - rows.start]
         y_block = y[rows, None]
@@ -105,7 +107,7 @@ def backward(grad_loss: Tensor, logits: Tensor, target: Tensor, rows: Rows, term
     raised_grad = torch.where(active, -terms.logit_weight * g, 0) if terms.hard else g
     # Rows that lie in memory as they are needed are read and written in place, others through scratch copies.
     direct = logits.shape[2] == 1 and logits.dtype == dtype
-    scratch = None if direct else (_scratch(logits, dtype), _scratch(logits, dtype))
+    scratch = None if direct else _scratch(logits, dtype)
     for block, r in _blocks(logits):
         out = grad[block].transpose(1, 2)
         a = logits[block][:, :, 0] if scratch is None else _copy(logits[block], scratch[0])
@@ -185,13 +187,26 @@ def _count_false(a: Tensor, a_y: Tensor) -> Tensor:
     return count
 
 
-def _scratch(logits: Tensor, dtype: torch.dtype) -> Tensor:
-    """Room for the rows of one block, each filled up with -inf to a whole number of pieces."""
+def _scratch(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Room for the rows of one block, twice, each row filled up with -inf to a whole number of pieces."""
     K = logits.shape[1]
     rows = next((rows.stop for _, rows in _blocks(logits)), 0)
-    scratch = torch.empty(rows, K + -K % _piece(K), dtype=dtype, device=logits.device)
-    scratch[:, K:] = -torch.inf
-    return scratch
+    width = K + -K % _piece(K)
+    both = _room(2 * rows * width, dtype, logits.device).view(2, rows, width)
+    both[:, :, K:] = -torch.inf
+    return both[0], both[1]
+
+
+def _room(numel: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Memory that each thread keeps for the next call, where it is not much: fresh pages cost as much as the work."""
+    if device.type != "cpu" or numel > 4 * _BLOCK:
+        return torch.empty(numel, dtype=dtype, device=device)
+    kept: Tensor | None = getattr(_kept, str(dtype), None)
+    if kept is None or len(kept) < numel:
+        with torch.inference_mode(False):  # so that it can be written to in either mode
+            kept = torch.empty(numel, dtype=dtype)
+        setattr(_kept, str(dtype), kept)
+    return kept[:numel]
 
 
 def _copy(part: Tensor, scratch: Tensor) -> Tensor:
