@@ -106,3 +106,25 @@ def test_bench_attack(tmp_path: Path) -> None:
     assert success["accuracy %"] <= never["accuracy %"] < 90
     refused = pclc(*arguments, "--attack", "fgsm(eps=0.1)", code=2)
     assert "Expected --attack to be a PGD attack" in refused.stderr
+
+
+def test_bench_train_adversarial() -> None:
+    done = pclc(
+        *(
+            "bench",
+            "train",
+            "digits",
+            "--adversarial",
+            "fast",
+            "--loss",
+            "ce",
+            "--epochs",
+            "1",
+            "--device",
+            "cpu",
+            "--json",
+        )
+    )
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["adversarial"] == "fast, 1 steps"
+    assert row["variant"] == "pclc, ce"

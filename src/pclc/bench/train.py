@@ -83,6 +83,7 @@ def bench_train(
 ) -> BenchResult:
     """Time epochs of each loss, and of the plain loop with cross-entropy, on the same network and data."""
     rows: list[dict[str, Any]] = []
+    recipe = config.adversarial.resolved() if config.adversarial else None
 
     def network() -> nn.Module:
         torch.manual_seed(config.seed)
@@ -96,6 +97,7 @@ def bench_train(
             "model": model_name,
             "batch": config.batch_size,
             "augmentation": config.augmentation,
+            "adversarial": f"{recipe.method}, {recipe.steps} steps" if recipe else "no",
         }
         speed = {
             "img/s": rate,

@@ -67,7 +67,8 @@ def train(
     losses: Annotated[list[str] | None, typer.Option("--loss", help="By default ce and pc-lc.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs to take the median of.")] = 5,
-    plain: Annotated[bool, typer.Option(help="Also time the plain loop.")] = True,
+    plain: Annotated[bool, typer.Option(help="Also time the plain loop; it does not train adversarially.")] = True,
+    adversarial: Annotated[str | None, typer.Option(help="A recipe, as of `pclc train --adversarial`.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Workers of the plain loop's DataLoader.")] = 0,
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Device = None,
@@ -78,14 +79,18 @@ def train(
 ) -> None:
     """Whole epochs with shuffling and augmentation, beside the loop that everybody writes.
 
-    Example: `pclc bench train mnist --epochs 10`
+    Examples: `pclc bench train mnist --epochs 10`, `pclc bench train cifar10 --adversarial madry-cifar10`
     """
     import pclc
     from pclc.bench.train import bench_train
-    from pclc.training import PRESETS, paper_config
+    from pclc.training import PRESETS, adversarial_preset, paper_config
 
     data = pclc.load_dataset(dataset, "train", root)
-    config = paper_config(dataset, **({"batch_size": batch_size} if batch_size else {}))
+    changes: dict[str, Any] = {"batch_size": batch_size} if batch_size else {}
+    if adversarial:  # with the optimizer and the averaging that go with it
+        recipe = adversarial_preset(adversarial, validate_every=epochs + 1)
+        changes |= {"adversarial": recipe, "optimizer": "sgd", "schedule": "cosine", "ema": 0.999}
+    config = paper_config(dataset, **changes)
     execution = pclc.Execution(device=device, precision=precision)  # type: ignore[arg-type]
     if compile is None:
         compile = execution.torch_device.type == "cuda"  # noqa: A001 (a real run is long enough)
@@ -97,7 +102,7 @@ def train(
         execution,
         losses or ("ce", "pc-lc"),
         epochs,
-        plain,
+        plain and not adversarial,
         workers,
         report=lambda row: typer.echo(f"{row['variant']}: {row['img/s']:,.0f} img/s", err=True),
     )
