@@ -8,19 +8,31 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
+import pclc
+from pclc.training import AdversarialConfig, RunDirectory, TrainResult, selection
+
+CONFIGS = {
+    "plain": 'loss="pc-lc", warm_up_epochs=6, epochs=6, batch_size=64',
+    # averaged weights, a best epoch, another optimizer
+    "adversarial": """loss="pc-lc", warm_up_epochs=2, epochs=4, batch_size=64, lr=0.05, optimizer="sgd",
+        schedule="cosine", ema=0.9, validation=0.1,
+        adversarial=pclc.AdversarialConfig("mix", eps=(0.05, 0.15), steps=2)""",
+}
 PROGRAM = """
 import sys, torch, pclc
 torch.set_num_threads(1)
 torch.manual_seed(0)
-config = pclc.TrainConfig(loss="pc-lc", warm_up_epochs=6, epochs=6, batch_size=64)
+config = pclc.TrainConfig({config})
 pclc.train(pclc.create_model("lenet8"), pclc.load_dataset("digits"), config, out=sys.argv[1],
            execution=pclc.Execution(device="cpu"), checkpoint_seconds=0)
 """
 
 
-def start(out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(out)])
+def start(kind: str, out: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM.format(config=CONFIGS[kind]), str(out)])
 
 
 def epochs_done(out: Path) -> int:
@@ -34,16 +46,21 @@ def without_times(out: Path) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("undisturbed")
-    assert start(out).wait() == 0
-    return out
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in CONFIGS}
+    for kind, out in folders.items():
+        assert start(kind, out).wait() == 0
+    return folders
 
 
-@pytest.mark.parametrize("kills", [(1,), (4, 9)], ids=["in the first phase", "twice, over the change of phase"])
-def test_killed_and_resumed(undisturbed: Path, tmp_path: Path, kills: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [("plain", (1,)), ("plain", (4, 9)), ("adversarial", (4,))],
+    ids=["in the first phase", "twice, over the change of phase", "adversarial"],
+)
+def test_killed_and_resumed(undisturbed: dict[str, Path], tmp_path: Path, kind: str, kills: tuple[int, ...]) -> None:
     for epochs in kills:
-        process = start(tmp_path)
+        process = start(kind, tmp_path)
         deadline = time.monotonic() + 60
         while epochs_done(tmp_path) < epochs and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -51,8 +68,52 @@ def test_killed_and_resumed(undisturbed: Path, tmp_path: Path, kills: tuple[int,
         process.wait()
         assert epochs_done(tmp_path) >= epochs
     assert not (tmp_path / "training.json").exists(), "it was killed before its end"
-    assert start(tmp_path).wait() == 0
-    assert without_times(tmp_path) == without_times(undisturbed)
-    weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path, undisturbed)]
+    assert start(kind, tmp_path).wait() == 0
+    assert without_times(tmp_path) == without_times(undisturbed[kind])
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path, undisturbed[kind])]
     assert weights[0] == weights[1]
     assert not (tmp_path / "checkpoint.pt").exists()
+    if kind == "adversarial":
+        best = [RunDirectory(folder).result["best_epoch"] for folder in (tmp_path, undisturbed[kind])]
+        assert best[0] == best[1] > 2
+
+
+def test_a_best_epoch_before_the_kill_survives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights of the best epoch are in the checkpoint: later epochs, told to be worse, do not replace them."""
+    robust = iter([0.9, 0.5, 0.5, 0.5, 0.5])
+    best_weights = []
+
+    def told(model: nn.Module, *_: object) -> float:
+        value = next(robust)
+        if value == 0.9:
+            best_weights.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return value
+
+    monkeypatch.setattr(selection, "robust_accuracy", told)
+    original = RunDirectory.append_metrics
+
+    def killed_in_epoch_three(self: RunDirectory, entry: dict[str, object]) -> None:
+        if entry["epoch"] == 3:
+            raise KeyboardInterrupt
+        original(self, entry)
+
+    config = pclc.TrainConfig(
+        loss="ce", warm_up_epochs=0, epochs=4, batch_size=128, ema=0.9, validation=0.1,
+        adversarial=AdversarialConfig("fast", eps=0.1),
+    )  # fmt: skip
+
+    def run() -> TrainResult:
+        torch.manual_seed(0)
+        return pclc.train(
+            pclc.create_model("lenet8"), pclc.load_dataset("digits"), config, out=tmp_path,
+            execution=pclc.Execution(device="cpu"), checkpoint_seconds=0,
+        )  # fmt: skip
+
+    monkeypatch.setattr(RunDirectory, "append_metrics", killed_in_epoch_three)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    monkeypatch.setattr(RunDirectory, "append_metrics", original)
+    result = run()
+    assert result.best_epoch == 1
+    assert len(result.history) == 4
+    assert all(value.equal(best_weights[0][name]) for name, value in result.model.state_dict().items())

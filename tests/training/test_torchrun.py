@@ -7,30 +7,44 @@ from pathlib import Path
 import pytest
 import torch
 
-PROGRAM = """
-import sys, torch, pclc
-torch.set_num_threads(1)
-torch.manual_seed(0)
+import pclc
+
+PROGRAMS = {
+    "plain": """
 images = torch.randint(0, 256, (512, 1, 28, 28), dtype=torch.uint8)
 labels = torch.arange(512) % 10
 images[torch.arange(512), 0, labels] = 255
 data = pclc.Dataset(images, labels, tuple("0123456789"), "stripes", "train")
+model = pclc.create_model("lenet5")
 config = pclc.TrainConfig(loss="pc-lc", warm_up_epochs=2, epochs=2, batch_size=64, lr=0.002)
-pclc.train(pclc.create_model("lenet5"), data, config, out=sys.argv[1], execution=pclc.Execution(device="cpu"))
-"""
+""",
+    # the same examples are crafted
+    "adversarial": """
+data = pclc.load_dataset("digits").subset(torch.arange(512))
+model = pclc.create_model("lenet8")
+config = pclc.TrainConfig(loss="ce", warm_up_epochs=0, epochs=2, batch_size=64, lr=0.002, ema=0.9, validation=0.25,
+                          adversarial=pclc.AdversarialConfig("trades", eps=(0.05, 0.1), steps=2))
+""",
+}
 
 
-def test_two_processes_train_as_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_two_processes_train_as_one(kind: str, tmp_path: Path) -> None:
     script = tmp_path / "program.py"
-    script.write_text(PROGRAM)
+    script.write_text(
+        "import sys, torch, pclc\ntorch.set_num_threads(1)\ntorch.manual_seed(0)\n"
+        + PROGRAMS[kind]
+        + 'pclc.train(model, data, config, out=sys.argv[1], execution=pclc.Execution(device="cpu"))\n'
+    )
     one, two = tmp_path / "one", tmp_path / "two"
     subprocess.run([sys.executable, str(script), str(one)], check=True)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     subprocess.run([*torchrun, str(script), str(two)], check=True)
-
-    import pclc
-
-    x = torch.rand(20, 1, 28, 28)
-    torch.testing.assert_close(pclc.load_model(two)(x), pclc.load_model(one)(x), rtol=1e-2, atol=1e-2)
-    losses = [[entry["loss"] for entry in pclc.RunDirectory(out).metrics] for out in (one, two)]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    models = [pclc.load_model(out) for out in (two, one)]
+    x = torch.rand(20, 1, *(28, 28) if kind == "plain" else (8, 8))
+    torch.testing.assert_close(models[0](x), models[1](x), rtol=1e-2, atol=1e-2)
+    metrics = [pclc.RunDirectory(out).metrics for out in (one, two)]
+    for name in ("loss",) if kind == "plain" else ("loss", "validation_robust_accuracy"):
+        assert [e[name] for e in metrics[1]] == pytest.approx([e[name] for e in metrics[0]], rel=1e-2)
+    best = [pclc.RunDirectory(out).result.get("best_epoch") for out in (one, two)]
+    assert best[0] == best[1]
