@@ -75,6 +75,7 @@ def test_bench_loss_and_page(tmp_path: Path) -> None:
         ("fp32", "random"), ("fp32", "confident"), ("bf16", "random"), ("bf16", "confident"),
     ]  # fmt: skip
     assert json.loads(save.read_text()) == result
+    assert result["command"] == "pclc bench loss --device cpu --shape 64x10 --rounds 2 --no-compiled"
     assert all(row["PC-LC ms"] > 0 and row["PC-LC / CE"] > 0 for row in result["rows"])
     page = tmp_path / "performance.md"
     pclc("bench", "page", "--results", save.parent, "--out", page)

@@ -63,6 +63,7 @@ def _result(
     accuracies: dict[str, list[float]],
     seconds: dict[str, list[float]],
 ) -> BenchResult:
+    published = PUBLISHED.get(train_set.name, {}).get(config.loss)
     rows: list[dict[str, Any]] = [
         {
             "data": train_set.name,
@@ -74,7 +75,7 @@ def _result(
             "accuracy %": ", ".join(f"{value:.2f}" for value in values),
             "mean": mean(values),
             "std": stdev(values) if len(values) > 1 else None,
-            "published": PUBLISHED.get(train_set.name, {}).get(config.loss),
+            "published": published if _as_in_the_paper(train_set.name, model, config) else None,
             "seconds a run": mean(seconds[precision]),
         }
         for precision, values in accuracies.items()
@@ -91,3 +92,9 @@ def _result(
         conditions=conditions(execution.torch_device),
         rows=tuple(rows),
     )
+
+
+def _as_in_the_paper(dataset: str, model: str, config: TrainConfig) -> bool:
+    """Whether the published figure is about this network and these epochs."""
+    preset = PRESETS[dataset]
+    return model == preset.model and config.epochs == config.warm_up_epochs == preset.epochs

@@ -23,7 +23,8 @@ def write_page(results: Path, page: Path) -> int:
     loaded.sort(key=lambda item: (list(_TITLES).index(item[1].benchmark), item[0].name))
     sections = [_INTRODUCTION]
     for path, result in loaded:
-        title = f"## {_TITLES[result.benchmark]}: {result.conditions['device']}"
+        subject = " ".join(filter(None, [_TITLES[result.benchmark], result.rows[0].get("data")]))
+        title = f"## {subject}: {result.conditions['device']}"
         sections.append(f"{title}\n\nFrom `{path.as_posix()}`.\n\n{result.markdown()}")
     page.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(page, "\n".join(sections).encode())

@@ -1,7 +1,9 @@
 """``pclc bench``: how fast, beside what, under which conditions."""
 
 import json
-from dataclasses import asdict
+import shlex
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,12 +19,25 @@ Save = Annotated[Path | None, typer.Option(help="Also write the result to this J
 
 
 def _finish(result: Any, as_json: bool, save: Path | None) -> None:
+    result = replace(result, command=_typed(sys.argv[1:]))
     if save:
         result.save(save)
     if as_json:
         typer.echo(json.dumps(asdict(result), indent=1))
     else:
         print_table(result.rows, title="; ".join(f"{name} {value}" for name, value in result.conditions.items()))
+
+
+def _typed(arguments: list[str]) -> str:
+    """The command that repeats a result: what was typed, without where it went."""
+    kept = iter(arguments)
+    words = ["pclc"]
+    for word in kept:
+        if word in ("--save", "--root"):
+            next(kept, None)
+        elif word != "--json" and not word.startswith(("--save=", "--root=")):
+            words.append(word)
+    return shlex.join(words)
 
 
 @bench_app.command()
