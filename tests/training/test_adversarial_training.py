@@ -21,11 +21,6 @@ from pclc.training.selection import robust_accuracy, selection_attack, watched_e
 CPU = Execution(device="cpu")
 
 
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    return pclc.load_dataset("digits")
-
-
 def network(seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return pclc.create_model("lenet8")

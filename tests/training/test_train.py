@@ -15,11 +15,6 @@ from pclc.training import RunDirectory, accuracy
 CPU = Execution(device="cpu")
 
 
-@pytest.fixture(scope="module")
-def digits() -> Dataset:
-    return pclc.load_dataset("digits")
-
-
 def network(seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return pclc.create_model("lenet8")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pclc.attacks import PGD
 from pclc.bench.result import BenchResult, conditions
-from pclc.bench.timing import host_seconds
+from pclc.bench.timing import host_seconds, in_turns
 from pclc.execution import ieee_fp32, in_batches
 
 Craft = Callable[[Tensor, Tensor], Tensor]
@@ -42,17 +42,11 @@ def bench_attack(
             outcome[name] = in_batches(craft, x, y, size=batch_size)
             if x.is_cuda:
                 torch.cuda.synchronize()
+            report(name)
 
         return run
 
-    prepared = {name: work(name, craft) for name, craft in variants.items()}
-    times: dict[str, list[float]] = {name: [] for name in variants}
-    for turn in range(rounds + 1):  # the first one warms up
-        for name, run in prepared.items():
-            seconds = host_seconds(run)
-            if turn:
-                times[name].append(seconds)
-            report(name)
+    times = in_turns({name: work(name, craft) for name, craft in variants.items()}, rounds, host_seconds)
     peers = [name for name in variants if not name.startswith("pclc")]
     fastest = min(peers, key=lambda name: median(times[name])) if peers else None
     return BenchResult(
@@ -60,9 +54,9 @@ def bench_attack(
         command="pclc bench attack",
         notes=(
             f"{never}, that is with the last iterate counted, on {len(x):,} images of {title}, in batches of "
-            f"{batch_size}; median of {rounds} rounds in which the variants take turns. Accuracy is what is left, "
-            'decided in IEEE float32 for all. stop="success" leaves an image alone as soon as it is fooled, which no '
-            "peer does inside a run.",
+            f"{batch_size}; median of {rounds} rounds in which the variants take turns in changing order. Accuracy is "
+            'what is left, decided in IEEE float32 for all. stop="success" leaves an image alone as soon as it is '
+            "fooled, which no peer does inside a run.",
         ),
         conditions=conditions(x.device),
         rows=tuple(

@@ -80,6 +80,8 @@ def _one_case(
     def work(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], Tensor]:
         return lambda: torch.autograd.grad(loss(logits, target), logits)[0]
 
+    with torch.no_grad():  # a fast wrong kernel is no result
+        torch.testing.assert_close(pc_loss(logits, target), naive_pc_lc(logits, target), rtol=1e-3, atol=1e-3)
     times = seconds({name: work(loss) for name, loss in losses.items()}, device, rounds)
     fastest = min(("CE", "CE compiled")[: 1 + compiled], key=lambda name: median(times[name]))
     row: dict[str, Any] = {"N": N, "K": K, "dtype": dtype, "rows": kind}

@@ -7,48 +7,35 @@ from statistics import median
 
 import torch
 
+from pclc.execution import captured
+
 Work = Callable[[], object]
 
 
 def seconds(variants: Mapping[str, Work], device: torch.device, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each variant in each round, in changing order.
+    """Seconds of each variant in each round; on CUDA of a replayed graph, so that launches do not count."""
+    if device.type == "cuda":
+        return in_turns({name: captured(work) for name, work in variants.items()}, rounds, _cuda_seconds)
+    return in_turns(variants, rounds, host_seconds)
 
-    On CUDA they are those of a replayed graph, so that launches do not count.
+
+def in_turns(variants: Mapping[str, Work], rounds: int, clock: Callable[[Work], float]) -> dict[str, list[float]]:
+    """What the clock says of each variant in each round, after one run of each that does not count.
+
+    Whoever comes after a variant that fills caches and heap pays for it, so the order changes with every round.
     """
-    prepared = {name: _captured(work) if device.type == "cuda" else work for name, work in variants.items()}
-    for work in prepared.values():
+    for work in variants.values():
         work()
     times: dict[str, list[float]] = {name: [] for name in variants}
-    names = list(prepared)
     for turn in range(rounds):
-        # Whoever comes after a variant that fills caches and heap pays for it: so the order changes with every round.
-        for name in random.Random(turn).sample(names, len(names)):
-            work = prepared[name]
-            times[name].append(_cuda_seconds(work) if device.type == "cuda" else host_seconds(work))
+        for name in random.Random(turn).sample(list(variants), len(variants)):
+            times[name].append(clock(variants[name]))
     return times
 
 
 def ratio(times: Mapping[str, list[float]], of: str, to: str) -> float:
     """The median over rounds of how much longer `of` took than `to` in the same round."""
     return median(a / b for a, b in zip(times[of], times[to], strict=True))
-
-
-def _captured(work: Work) -> Work:
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):  # compilation and lazy set-up must not fall into the capture
-            work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = work()  # the graph writes to these tensors, so they must stay alive
-
-    def replay() -> object:
-        graph.replay()
-        return kept
-
-    return replay
 
 
 def _cuda_seconds(work: Work, fewest: float = 0.02) -> float:

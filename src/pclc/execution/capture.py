@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 
-def captured(work: Callable[[], None], warm_ups: int = 3) -> Callable[[], None]:
+def captured(work: Callable[[], object], warm_ups: int = 3) -> Callable[[], None]:
     """Run `work` a few times, then record it; the result replays it.
 
     `work` must read and write the same tensors each time, and must not need the host. Running it changes state just as

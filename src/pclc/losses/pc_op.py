@@ -54,20 +54,11 @@ def _forward(
 
 
 @_forward.register_fake
-def _(
-    logits: Tensor,
-    target: Tensor,
-    margin: float,
-    logit_weight: float,
-    soft_constraint: bool,
-    average_classes: bool,
-    ignore_index: int,
-    mean: bool,
-) -> tuple[Tensor, ...]:
+def _(logits: Tensor, target: Tensor, *terms: Any) -> tuple[Tensor, ...]:
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
     loss = torch.empty(target.shape, dtype=dtype, device=logits.device)
-    rows = Rows.empty(loss, Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index, mean))
-    return loss.new_empty(()) if mean else loss, *rows
+    rows = Rows.empty(loss, Terms(*terms))
+    return loss.new_empty(()) if Terms(*terms).mean else loss, *rows
 
 
 @torch.library.custom_op("pclc::pc_rows_backward", mutates_args=())
