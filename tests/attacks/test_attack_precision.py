@@ -2,37 +2,79 @@
 
 import pytest
 import torch
-from attack_zoo import SmallNet, examples
+from attack_zoo import SmallNet, digits, examples
 
-from pclc.attacks import BIM, CarliniWagner
-from pclc.attacks.cost import Cost
-from pclc.attacks.decide import fooled
+from pclc.attacks import BIM, PGD, CarliniWagner
+from pclc.attacks.decide import is_fooled
+from pclc.attacks.victim import Victim
+from pclc.execution import Execution
 
 Y = torch.tensor([0, 0, 0])
 EXACT = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])  # only the first is fooled
 FAST = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])  # a fast pass says the second is, too
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_what_a_fast_pass_nominates_an_exact_pass_decides(dtype):
+def test_what_a_fast_pass_nominates_an_exact_pass_decides():
     asked = []
 
     def model(x):
         asked.append(x.flatten().tolist())
         return EXACT[x.flatten().long()]
 
-    cost = Cost()
+    victim = Victim(model, Execution(device="cpu", precision="bf16"))
     x = torch.arange(3.0)[:, None]
-    assert fooled(model, x, Y, FAST.to(dtype), False, cost).tolist() == [True, False, False]
+    assert victim.confirm(FAST.bfloat16(), x, Y).tolist() == [True, False, False]
     assert asked == [[0, 1]], "only what was nominated"
-    assert cost.forwards == 2
+    assert victim.cost.forwards == 2
 
 
 def test_exact_logits_decide_by_themselves():
-    cost = Cost()
-    assert fooled(None, torch.zeros(3, 1), Y, FAST, False, cost).tolist() == [True, True, False]
-    assert fooled(None, torch.zeros(3, 1), Y, FAST, True, cost).tolist() == [False, False, True]
-    assert cost.forwards == 0
+    victim = Victim(None, Execution(device="cpu", precision="fp32"))
+    x = torch.zeros(3, 1)
+    assert victim.confirm(FAST, x, Y).tolist() == [True, True, False]
+    assert victim.confirm(FAST, x, Y, targeted=True).tolist() == [False, False, True]
+    assert victim.cost.forwards == 0
+
+
+class Tie(torch.nn.Module):
+    """Logits whose difference is lost in float32: 1 + x - 1 is 0 for small x, and argmax takes the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.one = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return torch.stack([self.one - self.one + 1 + 0 * x[:, 0], self.one + x[:, 0]], dim=1)
+
+
+def test_near_ties_are_decided_in_float64():
+    x = torch.tensor([[1e-9], [-1e-9], [0.5]])
+    assert Tie()(x).argmax(1).tolist() == [0, 0, 1], "float32 sees no difference"
+    assert is_fooled(Tie(), x, Y).tolist() == [True, False, True]
+    assert is_fooled(lambda x: Tie()(x), x, Y).tolist() == [False, False, True], "a function has no twin in float64"
+    victim = Victim(Tie(), Execution(device="cpu", precision="fp32"))
+    logits = victim.exact_logits(x)
+    assert victim.confirm(logits, x, Y).tolist() == [True, False, True], "also while crafting"
+
+
+def test_a_model_that_cannot_be_copied_is_decided_in_float32():
+    class Stubborn(Tie):
+        def __deepcopy__(self, memo):
+            raise TypeError("no copies")
+
+    assert is_fooled(Stubborn(), torch.tensor([[1e-9], [0.5]]), Y[:2]).tolist() == [False, True]
+
+
+def test_bf16_crafting_reaches_what_float32_reaches():
+    """On the CPU here, on masked and robust models on the GPU."""
+    model, x, y = digits()
+    attack = PGD(eps=0.1, alpha=0.02, steps=10)
+    counts = [
+        attack.run(model, x, y, execution=Execution(device="cpu", precision=precision)).success.sum().item()
+        for precision in ("fp32", "bf16")
+    ]
+    assert 20 < counts[0] < len(x)
+    assert abs(counts[0] - counts[1]) <= 2
 
 
 @pytest.mark.parametrize("attack", [BIM(eps=0.1, alpha=0.02, steps=8), CarliniWagner(steps=25, search_steps=3)])

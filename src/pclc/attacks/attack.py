@@ -9,13 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pclc.attacks.cost import Cost
-from pclc.attacks.decide import exact_logits, is_success
 from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import check_examples, check_logits, check_randomness, warn_of_probabilities
 from pclc.attacks.notices import ZeroGradientWarning
 from pclc.attacks.types import STOPS, Model, Stop
 from pclc.attacks.validate import check_choice, check_flag
+from pclc.attacks.victim import Victim
+from pclc.execution import Execution
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +24,9 @@ class AttackResult:
 
     Attributes:
         x_adv: (N, ...), inside the budget and the box.
-        success: (N,) flags: fooled, as a forward pass of `x_adv` in IEEE float32 decides.
-        forwards: forward passes of the model, in examples, with the one before and the one after crafting.
+        success: (N,) flags: fooled, as a forward pass of `x_adv` in IEEE float32 decides, in float64 where two logits
+            are nearly equal.
+        forwards: forward passes of the model, in examples, with those before and after crafting.
         backwards: backward passes, in examples.
         zero_gradient_share: of the gradients asked for, one an example and a step, those that were exactly zero in
             every entry; None where the attack asks for none.
@@ -61,43 +62,79 @@ class Attack(ABC):
         check_flag("targeted", self.targeted)
         check_choice("stop", self.stop, STOPS)
 
-    def __call__(self, model: Model, x: Tensor, y: Tensor, seed: int = 0, index: Tensor | None = None) -> Tensor:
-        """Return `run(...).x_adv`."""
-        return self._run(model, x, y, seed, index).x_adv
+    def __call__(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        seed: int = 0,
+        index: Tensor | None = None,
+        execution: Execution | None = None,
+    ) -> Tensor:
+        """Return `run(...).x_adv`, without the last pass, which says who was fooled."""
+        return self._run(model, x, y, seed, index, execution)[0]
 
-    def run(self, model: Model, x: Tensor, y: Tensor, seed: int = 0, index: Tensor | None = None) -> AttackResult:
+    def run(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        seed: int = 0,
+        index: Tensor | None = None,
+        execution: Execution | None = None,
+    ) -> AttackResult:
         """Attack the examples, and tell how it went.
 
-        The model runs in eval mode and comes back as it was. Its clean logits are looked at first.
+        The model runs in eval mode and comes back as it was. Its logits on clean images are looked at first.
 
         Args:
             model: images (N, ...) to logits (N, K).
-            x: (N, ...) float32 or float64 in [0, 1].
+            x: (N, ...) float32 or float64 in [0, 1]; any number of examples, they are batched inside.
             y: (N,) int64, the true classes, or the classes to reach where `targeted`.
             seed: of all random numbers.
             index: (N,) int64, the images' places in their data set, to which random numbers belong; None: 0 ... N - 1.
+            execution: precision of crafting, batch size, compilation, CUDA graphs; the device is that of x.
         """
-        return self._run(model, x, y, seed, index)
+        x_adv, success, victim = self._run(model, x, y, seed, index, execution, decide=True)
+        cost = victim.cost
+        return AttackResult(x_adv, success, cost.forwards, cost.backwards, cost.zero_gradient_share)
 
-    def _run(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor | None) -> AttackResult:
+    def _run(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        seed: int,
+        index: Tensor | None,
+        execution: Execution | None,
+        decide: bool = False,
+    ) -> tuple[Tensor, Tensor, Victim]:
         """One level below `run` and `__call__`, so that warnings point at the caller of either."""
         check_examples(x, y)
         index = check_randomness(seed, index, x)
-        cost = Cost()
+        execution = (execution or Execution()).for_attacks(x.device)
         with torch.inference_mode(False), torch.no_grad(), frozen(model):
+            victim = Victim(model, execution)
             x_adv, y, index = x.detach().clone(), y.clone(), index.clone()
+            success = torch.zeros_like(y, dtype=torch.bool)
             if not len(x):
-                return AttackResult(x_adv, torch.zeros_like(y, dtype=torch.bool), 0, 0, None)
-            clean = exact_logits(model, x_adv, cost)
-            check_logits(clean, y)
-            warn_of_probabilities(clean)
-            todo = torch.ones_like(y, dtype=torch.bool)
+                return x_adv, success, victim
+            # To see that the model is a classifier of these images a batch is enough.
+            some = x_adv[: execution.resolved_batch_size]
+            first = victim.logits(some)
+            check_logits(first, len(some), y)
+            warn_of_probabilities(first)
+            todo = ~success
             if self.stop == "success":
-                todo = ~is_success(clean, y, self.targeted)
-            if todo.any():
-                x_adv[todo] = self._perturb(model, x_adv[todo], y[todo], seed, index[todo], cost)
-            success = is_success(exact_logits(model, x_adv, cost), y, self.targeted)
-        share = cost.zero_gradient_share
+                clean = torch.cat([first, victim.logits(x_adv[len(some) :])]) if len(some) < len(x) else first
+                todo = ~victim.confirm(clean, x_adv, y, self.targeted)
+            if todo.all():
+                x_adv = self._perturb(victim, x_adv, y, seed, index)
+            elif todo.any():
+                x_adv[todo] = self._perturb(victim, x_adv[todo], y[todo], seed, index[todo])
+            if decide:
+                success = victim.is_fooled(x_adv, y, self.targeted)
+        share = victim.cost.zero_gradient_share
         if share:
             warnings.warn(
                 f"{share:.1%} of the gradients of {self} were exactly zero, and moved nothing: its success rate says "
@@ -105,11 +142,11 @@ class Attack(ABC):
                 ZeroGradientWarning,
                 stacklevel=3,
             )
-        return AttackResult(x_adv, success, cost.forwards, cost.backwards, share)
+        return x_adv, success, victim
 
     @abstractmethod
-    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
-        """Return the adversarial examples of checked inputs and a frozen model; keep the books in `cost`."""
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
+        """Return the adversarial examples of checked inputs."""
 
     def __str__(self) -> str:
         """The attack as `parse_attack` reads it."""

@@ -1,35 +1,19 @@
 """Carlini and Wagner's attack: the smallest perturbation in L2 that fools."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
 from pclc.attacks.balls import row_norms
-from pclc.attacks.cost import Cost
-from pclc.attacks.decide import fooled, is_success
-from pclc.attacks.gradients import is_zero
 from pclc.attacks.objectives import directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.rules import adam
-from pclc.attacks.types import Model
 from pclc.attacks.validate import check_count, check_number
+from pclc.attacks.victim import Victim, is_success
 
 _INSIDE = 1 - 1e-6  # keeps atanh finite at pixels of 0 and 1
-
-
-class Point(NamedTuple):
-    """Where one step of Adam leads, w and moments, and what was seen where it began."""
-
-    w: Tensor
-    moments: Tensor
-    x_adv: Tensor
-    logits: Tensor
-    short: Tensor  # (N,) what the margin lacks of the confidence asked for, 0 where nothing
-    zero: Tensor  # (N,) the margin is short, and no gradient tells where to go
 
 
 def to_tanh_space(x: Tensor) -> Tensor:
@@ -42,26 +26,8 @@ def from_tanh_space(w: Tensor) -> Tensor:
     return (w.tanh() + 1) / 2
 
 
-def make_step(model: Model, confidence: float, lr: float, targeted: bool) -> Callable[..., Point]:
-    """One step of Adam on |x' - x|^2 + const * max(0, confidence - margin), as a pure function of tensors."""
-    margin, rule = directed("margin", targeted), adam(lr)
-
-    def step(centre: Tensor, y: Tensor, const: Tensor, w: Tensor, moments: Tensor, t: int) -> Point:
-        with torch.enable_grad():
-            leaf = w.detach().requires_grad_()
-            x_adv = from_tanh_space(leaf)
-            logits = model(x_adv)
-            short = (confidence - margin(logits, y)).clamp(min=0)
-            loss = (x_adv - centre).square().flatten(1).sum(1) + const * short
-            (grad,) = torch.autograd.grad(loss.sum(), leaf)
-        update, moments = rule(grad, moments, t)
-        return Point(w - update, moments, x_adv.detach(), logits.detach(), short.detach(), is_zero(grad) & (short > 0))
-
-    return step
-
-
 def carlini_wagner(
-    model: Model,
+    victim: Victim,
     x: Tensor,
     y: Tensor,
     *,
@@ -71,11 +37,9 @@ def carlini_wagner(
     search_steps: int = 9,
     initial_const: float = 1e-3,
     targeted: bool = False,
-    cost: Cost | None = None,
 ) -> Tensor:
-    """The work of :class:`CarliniWagner`, without its checks: `model` is in eval mode, x is in [0, 1], y in [0, K)."""
-    cost = cost or Cost()
-    step = make_step(model, confidence, lr, targeted)
+    """The work of :class:`CarliniWagner`, without its checks: x is in [0, 1], y in [0, K)."""
+    margin, descent = directed("margin", targeted), adam(-lr)
     start = to_tanh_space(x)
     centre = from_tanh_space(start)  # not x: at the start the distance has no gradient
     best, best_norm = x.clone(), x.new_full((len(x),), torch.inf)
@@ -84,19 +48,22 @@ def carlini_wagner(
         w, moments = start, x.new_zeros(len(x), 2, *x.shape[1:])
         found = torch.zeros_like(y, dtype=torch.bool)
         for t in range(steps):
-            point = step(centre, y, const, w, moments, t)
-            w, moments = point.w, point.moments
-            cost.add_gradients(point.zero)
-            adversarial = is_success(point.logits, y, targeted) & (point.short == 0)
+            x_adv = from_tanh_space(w)
+            slope = victim.gradient(margin, x_adv, y)
+            enough = slope.value >= confidence
+            pull = torch.where(enough, 0, const).reshape(-1, *[1] * (x.dim() - 1))
+            # |x' - x|^2 + const * max(0, confidence - margin), by the chain rule through x' = (tanh w + 1) / 2
+            grad = (2 * (x_adv - centre) - pull * slope.grad) * 2 * x_adv * (1 - x_adv)
+            adversarial = is_success(slope.logits, y, targeted) & enough
             if t >= steps // 2:  # Adam's first steps are of the size lr whatever c is, and may overshoot the boundary
                 found |= adversarial
-            norm = row_norms(point.x_adv - x).flatten()
+            norm = row_norms(x_adv - x).flatten()
             closer = (adversarial & (norm < best_norm)).nonzero().squeeze(1)
             if len(closer):
-                x_adv = point.x_adv[closer]
-                closer_fooled = fooled(model, x_adv, y[closer], point.logits[closer], targeted, cost)
-                place = closer[closer_fooled]
-                best[place], best_norm[place] = x_adv[closer_fooled], norm[place]
+                confirmed = closer[victim.confirm(slope.logits[closer], x_adv[closer], y[closer], targeted)]
+                best[confirmed], best_norm[confirmed] = x_adv[confirmed], norm[confirmed]
+            update, moments = descent(grad, moments, t)
+            w = w + update
         low, high = torch.where(found, low, const), torch.where(found, const, high)
         const = torch.where(high.isinf(), 10 * const, (low + high) / 2)
     return best
@@ -150,9 +117,9 @@ class CarliniWagner(Attack):
         check_count("search_steps", self.search_steps)
         check_number("initial_const", self.initial_const, positive=True)
 
-    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
         return carlini_wagner(
-            model,
+            victim,
             x,
             y,
             confidence=self.confidence,
@@ -161,5 +128,4 @@ class CarliniWagner(Attack):
             search_steps=self.search_steps,
             initial_const=self.initial_const,
             targeted=self.targeted,
-            cost=cost,
         )

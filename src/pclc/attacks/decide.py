@@ -1,38 +1,24 @@
-"""Whether an example is fooled: decided by a forward pass in IEEE float32 (or float64, where the images are)."""
+"""Whether examples fool a model, for whoever has examples and wants to know."""
 
 import torch
 from torch import Tensor
 
-from pclc.attacks.cost import Cost
+from pclc.attacks.frozen import frozen
 from pclc.attacks.types import Model
-from pclc.execution import ieee_fp32
+from pclc.attacks.victim import Victim
+from pclc.execution import Execution
 
 
-def is_success(logits: Tensor, y: Tensor, targeted: bool) -> Tensor:
-    """(N,) flags: the predicted class is not `y`, or is `y` where the attack is targeted."""
-    predicted = logits.argmax(1)
-    return predicted == y if targeted else predicted != y
+def is_fooled(model: Model, x: Tensor, y: Tensor, targeted: bool = False, execution: Execution | None = None) -> Tensor:
+    """(N,) flags: the predicted class is not `y`, or is `y` where the attack was targeted.
 
+    Decided by a forward pass in IEEE float32 (float64 where x is), and where the two largest logits are nearly equal by
+    another one in float64. The model runs in eval mode and comes back as it was.
 
-@torch.no_grad()
-def exact_logits(model: Model, x: Tensor, cost: Cost) -> Tensor:
-    """The logits (N, K), without TF32 and without autocast."""
-    cost.forwards += len(x)
-    with ieee_fp32():
-        return model(x)
-
-
-def fooled(model: Model, x: Tensor, y: Tensor, logits: Tensor, targeted: bool, cost: Cost) -> Tensor:
-    """(N,) flags for images whose logits are known from crafting.
-
-    On the CPU without autocast these are the exact logits, and decide. Elsewhere they may have come from TF32 or bf16:
-    they nominate, and one exact pass over the nominated rows decides.
+    Example:
+        >>> is_fooled(torch.nn.Identity(), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 0]))
+        tensor([ True, False])
     """
-    success = is_success(logits, y, targeted)
-    if logits.device.type == "cpu" and logits.dtype == x.dtype and not torch.is_autocast_enabled("cpu"):
-        return success
-    nominated = success.nonzero().squeeze(1)
-    if len(nominated):
-        confirmed = is_success(exact_logits(model, x[nominated], cost), y[nominated], targeted)
-        success = success.index_put((nominated,), confirmed)
-    return success
+    with torch.inference_mode(False), torch.no_grad(), frozen(model):
+        victim = Victim(model, (execution or Execution()).for_attacks(x.device))
+        return victim.is_fooled(x.detach().clone(), y.clone(), targeted)

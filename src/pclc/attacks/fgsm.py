@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
-from pclc.attacks.cost import Cost
 from pclc.attacks.objectives import directed
 from pclc.attacks.pgd import pgd
 from pclc.attacks.registry import register_attack
-from pclc.attacks.types import Model, Norm
+from pclc.attacks.types import Norm
 from pclc.attacks.validate import check_ball
+from pclc.attacks.victim import Victim
 
 
 @register_attack("fgsm")
@@ -48,5 +48,5 @@ class FGSM(Attack):
         check_ball(self.eps, self.norm)
         directed(self.objective, self.targeted)
 
-    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
-        return pgd(model, x, y, seed, index, **vars(self), alpha=self.eps, steps=1, random_start=False, cost=cost)
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
+        return pgd(victim, x, y, seed, index, **vars(self), alpha=self.eps, steps=1, random_start=False)

@@ -52,13 +52,13 @@ def check_randomness(seed: int, index: Tensor | None, x: Tensor) -> Tensor:
     return index.to(x.device)
 
 
-def check_logits(logits: Tensor, y: Tensor) -> None:
-    """Refuse a model that does not give one finite row of logits, wide enough for the labels, to each image."""
+def check_logits(logits: Tensor, count: int, y: Tensor) -> None:
+    """Refuse a model that does not give one row of logits, wide enough for the labels, to each of `count` images."""
     if not isinstance(logits, Tensor):
         raise TypeError(f"Expected `model` to return a tensor of logits, but got a {type(logits).__name__}.")
-    if logits.dim() != 2 or len(logits) != len(y):
+    if logits.dim() != 2 or len(logits) != count:
         raise ValueError(
-            f"Expected `model` to return logits of shape ({len(y)}, K), one row for each image, "
+            f"Expected `model` to return logits of shape ({count}, K), one row for each image, "
             f"but got {tuple(logits.shape)}."
         )
     if not logits.is_floating_point():

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pclc.attacks.cost import Cost
-from pclc.attacks.gradients import input_gradient, is_zero
+from pclc.attacks.gradients import input_gradient
 from pclc.attacks.objectives import Objective
 from pclc.attacks.rules import Rule
 from pclc.attacks.types import Model
+from pclc.attacks.victim import Victim
 
 
 class Rows(NamedTuple):
@@ -28,39 +28,51 @@ class Rows(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What one step gives: the rows after it, and the logits and zero-gradient flags at the point before it."""
+    """What one step gives: the rows after it, and the logits at the point before it."""
 
     rows: Rows
     logits: Tensor
-    zero: Tensor
 
 
 Gradient = Callable[[Rows, int], tuple[Tensor, Tensor]]  # at step t: logits at x_adv, gradient
 Projection = Callable[[Tensor, Tensor], Tensor]  # (x_adv, x) to the nearest allowed point
 Step = Callable[[Rows, int], Move]
-Decision = Callable[[Tensor, Tensor, Tensor], Tensor]  # x_adv, y and its logits to flags: fooled
+Decision = Callable[[Tensor, Tensor, Tensor], Tensor]  # logits, x_adv and y to flags: fooled
 
 
 def autograd_gradient(model: Model, objective: Objective) -> Gradient:
-    """The gradient by back-propagation."""
-    return lambda rows, t: input_gradient(model, objective, rows.x_adv, rows.y)
+    """The gradient by back-propagation, as a pure function of tensors, which may be captured in a larger step."""
+
+    def gradient(rows: Rows, t: int) -> tuple[Tensor, Tensor]:
+        logits, _, grad = input_gradient(model, objective, rows.x_adv, rows.y)
+        return logits, grad
+
+    return gradient
+
+
+def victim_gradient(victim: Victim, objective: Objective) -> Gradient:
+    """The gradient by back-propagation, in batches, with the books kept."""
+
+    def gradient(rows: Rows, t: int) -> tuple[Tensor, Tensor]:
+        slope = victim.gradient(objective, rows.x_adv, rows.y)
+        return slope.logits, slope.grad
+
+    return gradient
 
 
 def make_step(gradient: Gradient, rule: Rule, project: Projection) -> Step:
-    """One step as a pure function of tensors, which may be compiled, or captured at a fixed number of rows."""
+    """One step: a gradient, a move by the rule, a projection."""
 
     def step(rows: Rows, t: int) -> Move:
         logits, grad = gradient(rows, t)
         update, memory = rule(grad, rows.memory, t)
         moved = rows._replace(x_adv=project(rows.x_adv + update, rows.x), memory=memory)
-        return Move(moved, logits, is_zero(grad))
+        return Move(moved, logits)
 
     return step
 
 
-def ascend(
-    step: Step, rows: Rows, steps: int, decide: Decision | None, cost: Cost, passes: tuple[int, int] = (1, 1)
-) -> Tensor:
+def ascend(step: Step, rows: Rows, steps: int, decide: Decision | None) -> Tensor:
     """Take `steps` steps and return the last iterates, (N, ...), in the order of `rows`.
 
     Where there is a `decide`, a row that is fooled keeps the iterate that fooled it and leaves the batch: the logits
@@ -73,16 +85,13 @@ def ascend(
         rows: where to start.
         steps: how many.
         decide: tells which rows are fooled; None takes all steps with all rows.
-        cost: the books.
-        passes: forward and backward passes an example that a step makes.
     """
     x_adv = rows.x_adv.clone()
     place = torch.arange(len(x_adv), device=x_adv.device)
     for t in range(steps):
         move = step(rows, t)
-        cost.add_gradients(move.zero, *passes)
         if decide is not None:
-            left = ~decide(rows.x_adv, rows.y, move.logits)
+            left = ~decide(move.logits, rows.x_adv, rows.y)
             if not left.all():
                 x_adv[place] = rows.x_adv
                 place, move = place[left], move._replace(rows=move.rows.keep(left))

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
-from pclc.attacks.cost import Cost
 from pclc.attacks.objectives import directed
 from pclc.attacks.pgd import projected_ascent
 from pclc.attacks.registry import register_attack
 from pclc.attacks.rules import momentum
-from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.types import Norm, Stop
 from pclc.attacks.validate import check_ball, check_count, check_number, warn_if_unreachable
+from pclc.attacks.victim import Victim
 
 
 def mim(
-    model: Model,
+    victim: Victim,
     x: Tensor,
     y: Tensor,
     index: Tensor,
@@ -29,11 +29,10 @@ def mim(
     objective: str = "ce",
     targeted: bool = False,
     stop: Stop = "success",
-    cost: Cost | None = None,
 ) -> Tensor:
-    """The work of :class:`MIM`, without its checks: `model` is in eval mode, x is in [0, 1], y in [0, K)."""
+    """The work of :class:`MIM`, without its checks: x is in [0, 1], y in [0, K)."""
     return projected_ascent(
-        model,
+        victim,
         x,
         y,
         index,
@@ -43,10 +42,9 @@ def mim(
         eps=eps,
         steps=steps,
         norm=norm,
-        objective=objective,
+        goal=directed(objective, targeted),
         targeted=targeted,
         stop=stop,
-        cost=cost or Cost(),
     )
 
 
@@ -96,5 +94,5 @@ class MIM(Attack):
         directed(self.objective, self.targeted)
         warn_if_unreachable(self.eps, self.alpha, self.steps, "alpha")
 
-    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
-        return mim(model, x, y, index, **vars(self), cost=cost)
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
+        return mim(victim, x, y, index, **vars(self))

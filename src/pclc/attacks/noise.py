@@ -6,16 +6,16 @@ from torch import Tensor
 
 from pclc.attacks.attack import Attack
 from pclc.attacks.balls import random_point
-from pclc.attacks.cost import Cost
 from pclc.attacks.objectives import directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.restarts import best_of
-from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.types import Norm, Stop
 from pclc.attacks.validate import check_ball, check_count
+from pclc.attacks.victim import Victim
 
 
 def noise(
-    model: Model,
+    victim: Victim,
     x: Tensor,
     y: Tensor,
     seed: int,
@@ -26,9 +26,8 @@ def noise(
     norm: Norm = "Linf",
     targeted: bool = False,
     stop: Stop = "success",
-    cost: Cost | None = None,
 ) -> Tensor:
-    """The work of :class:`Noise`, without its checks: `model` is in eval mode, x is in [0, 1], y in [0, K)."""
+    """The work of :class:`Noise`, without its checks: x is in [0, 1], y in [0, K)."""
 
     def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
         return random_point(x, eps, norm, seed, index, draw=number)
@@ -36,14 +35,13 @@ def noise(
     return best_of(
         draws,
         attempt,
-        model,
+        victim,
         x,
         y,
         index,
         objective=directed("margin", targeted),
         targeted=targeted,
         stop=stop,
-        cost=cost or Cost(),
     )
 
 
@@ -82,5 +80,5 @@ class Noise(Attack):
         check_ball(self.eps, self.norm)
         check_count("draws", self.draws)
 
-    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
-        return noise(model, x, y, seed, index, **vars(self), cost=cost)
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
+        return noise(victim, x, y, seed, index, **vars(self))

@@ -7,19 +7,18 @@ from torch import Tensor
 
 from pclc.attacks.attack import Attack
 from pclc.attacks.balls import project, random_point
-from pclc.attacks.cost import Cost
-from pclc.attacks.decide import fooled
-from pclc.attacks.loop import Rows, ascend, autograd_gradient, make_step
-from pclc.attacks.objectives import directed
+from pclc.attacks.loop import Rows, ascend, make_step, victim_gradient
+from pclc.attacks.objectives import Objective, directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.restarts import best_of
 from pclc.attacks.rules import Rule, steepest
-from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.types import Norm, Stop
 from pclc.attacks.validate import check_ball, check_count, check_flag, check_number, warn_if_unreachable
+from pclc.attacks.victim import Victim
 
 
 def projected_ascent(
-    model: Model,
+    victim: Victim,
     x: Tensor,
     y: Tensor,
     index: Tensor,
@@ -30,22 +29,19 @@ def projected_ascent(
     eps: float,
     steps: int,
     norm: Norm,
-    objective: str,
+    goal: Objective,
     targeted: bool,
     stop: Stop,
-    cost: Cost,
 ) -> Tensor:
-    """Follow the gradient of the objective from `start` by a step rule, inside the ball and the box; (N, ...)."""
-    step = make_step(
-        autograd_gradient(model, directed(objective, targeted)), rule, partial(project, eps=eps, norm=norm)
-    )
+    """Follow the gradient of the goal from `start` by a step rule, inside the ball and the box; (N, ...)."""
+    step = make_step(victim_gradient(victim, goal), rule, partial(project, eps=eps, norm=norm))
     rows = Rows(x, y, index, start, memory)
-    decide = partial(fooled, model, targeted=targeted, cost=cost) if stop == "success" else None
-    return ascend(step, rows, steps, decide, cost)
+    decide = partial(victim.confirm, targeted=targeted) if stop == "success" else None
+    return ascend(step, rows, steps, decide)
 
 
 def pgd(
-    model: Model,
+    victim: Victim,
     x: Tensor,
     y: Tensor,
     seed: int,
@@ -60,14 +56,13 @@ def pgd(
     objective: str = "ce",
     targeted: bool = False,
     stop: Stop = "success",
-    cost: Cost | None = None,
 ) -> Tensor:
-    """The work of :class:`PGD`, without its checks: `model` is in eval mode, x is in [0, 1], y in [0, K)."""
-    cost = cost or Cost()
+    """The work of :class:`PGD`, without its checks: x is in [0, 1], y in [0, K)."""
+    goal = directed(objective, targeted)
 
     def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
         return projected_ascent(
-            model,
+            victim,
             x,
             y,
             index,
@@ -77,14 +72,12 @@ def pgd(
             eps=eps,
             steps=steps,
             norm=norm,
-            objective=objective,
+            goal=goal,
             targeted=targeted,
             stop=stop,
-            cost=cost,
         )
 
-    goal = directed(objective, targeted)
-    return best_of(restarts, attempt, model, x, y, index, objective=goal, targeted=targeted, stop=stop, cost=cost)
+    return best_of(restarts, attempt, victim, x, y, index, objective=goal, targeted=targeted, stop=stop)
 
 
 @register_attack("pgd")
@@ -146,5 +139,5 @@ class PGD(Attack):
             )
         warn_if_unreachable(self.eps, self.alpha, self.steps, "alpha")
 
-    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
-        return pgd(model, x, y, seed, index, **vars(self), cost=cost)
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
+        return pgd(victim, x, y, seed, index, **vars(self))

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pclc.attacks.cost import Cost
-from pclc.attacks.decide import exact_logits, is_success
 from pclc.attacks.objectives import Objective
-from pclc.attacks.types import Model, Stop
+from pclc.attacks.types import Stop
+from pclc.attacks.victim import Victim, is_success
 
 Attempt = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # number of the attempt, x, y, index to x_adv
 
@@ -16,7 +15,7 @@ Attempt = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # number of the attem
 def best_of(
     attempts: int,
     attempt: Attempt,
-    model: Model,
+    victim: Victim,
     x: Tensor,
     y: Tensor,
     index: Tensor,
@@ -24,7 +23,6 @@ def best_of(
     objective: Objective,
     targeted: bool,
     stop: Stop,
-    cost: Cost,
 ) -> Tensor:
     """The best of `attempts` results for each example: one that fools first, then the one of the largest objective.
 
@@ -36,7 +34,7 @@ def best_of(
         return best
 
     def judge(x_adv: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        logits = exact_logits(model, x_adv, cost)
+        logits = victim.exact_logits(x_adv)
         return is_success(logits, y, targeted), objective(logits, y)
 
     fooled, value = judge(best, y)

@@ -9,23 +9,23 @@ from torch import Tensor
 from pclc.attacks import random
 from pclc.attacks.attack import Attack
 from pclc.attacks.balls import project
-from pclc.attacks.cost import Cost
-from pclc.attacks.decide import fooled
+from pclc.attacks.gradients import is_zero
 from pclc.attacks.loop import Gradient, Rows, ascend, make_step
 from pclc.attacks.objectives import Objective, directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.rules import adam
-from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.types import Norm, Stop
 from pclc.attacks.validate import check_ball, check_count, check_number, warn_if_unreachable
+from pclc.attacks.victim import Victim
 
 _IMAGES_A_PASS = 4096
 
 
-def estimated_gradient(model: Model, objective: Objective, seed: int, delta: float, samples: int) -> Gradient:
+def estimated_gradient(victim: Victim, objective: Objective, seed: int, delta: float, samples: int) -> Gradient:
     r"""The mean of $(L(x + \delta v) - L(x - \delta v))\, v / 2\delta$ over random signs v of the shape of x.
 
-    The signs belong to (seed, index, step, sample). Samples go through the model together, in passes of at most
-    4096 images, or of two for each example where that is more.
+    The signs belong to (seed, index, step, sample). Samples are drawn and asked together, 4096 images at a time, or two
+    for each example where that is more.
     """
 
     @torch.no_grad()
@@ -39,16 +39,17 @@ def estimated_gradient(model: Model, objective: Objective, seed: int, delta: flo
             S = len(draws)
             v = random.signs(shape, seed, rows.place.repeat(S), t, draws.repeat_interleave(N), x.dtype)
             centre, y = x.repeat(S, *[1] * len(shape)), rows.y.repeat(2 * S)
-            ahead, behind = objective(model(torch.cat([centre + delta * v, centre - delta * v])), y).chunk(2)
+            ahead, behind = objective(victim.logits(torch.cat([centre + delta * v, centre - delta * v])), y).chunk(2)
             slope = ((ahead - behind) / (2 * delta)).to(x.dtype).reshape(-1, *[1] * len(shape))
             total += (slope * v).reshape(S, N, *shape).sum(0)
-        return model(x), total / samples
+        victim.cost.add_gradients(is_zero(total), forwards=0, backwards=0)
+        return victim.logits(x), total / samples
 
     return gradient
 
 
 def spsa(
-    model: Model,
+    victim: Victim,
     x: Tensor,
     y: Tensor,
     seed: int,
@@ -63,15 +64,13 @@ def spsa(
     objective: str = "margin",
     targeted: bool = False,
     stop: Stop = "success",
-    cost: Cost | None = None,
 ) -> Tensor:
-    """The work of :class:`SPSA`, without its checks: `model` is in eval mode, x is in [0, 1], y in [0, K)."""
-    cost = cost or Cost()
-    gradient = estimated_gradient(model, directed(objective, targeted), seed, delta, samples)
+    """The work of :class:`SPSA`, without its checks: x is in [0, 1], y in [0, K)."""
+    gradient = estimated_gradient(victim, directed(objective, targeted), seed, delta, samples)
     step = make_step(gradient, adam(lr), partial(project, eps=eps, norm=norm))
     rows = Rows(x, y, index, x, x.new_zeros(len(x), 2, *x.shape[1:]))
-    decide = partial(fooled, model, targeted=targeted, cost=cost) if stop == "success" else None
-    return ascend(step, rows, steps, decide, cost, passes=(2 * samples + 1, 0))
+    decide = partial(victim.confirm, targeted=targeted) if stop == "success" else None
+    return ascend(step, rows, steps, decide)
 
 
 @register_attack("spsa")
@@ -127,5 +126,5 @@ class SPSA(Attack):
         if self.norm == "Linf":  # in L2 a step of lr in every pixel is longer than lr
             warn_if_unreachable(self.eps, self.lr, self.steps, "lr")
 
-    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
-        return spsa(model, x, y, seed, index, **vars(self), cost=cost)
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
+        return spsa(victim, x, y, seed, index, **vars(self))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
-from pclc.attacks.cost import Cost
 from pclc.attacks.types import Model
+from pclc.attacks.victim import Victim
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,8 +50,8 @@ class Transfer(Attack):
         object.__setattr__(self, "targeted", self.attack.targeted)
         super().__post_init__()
 
-    def _perturb(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, cost: Cost) -> Tensor:
-        return self.attack(self.substitute, x, y, seed, index)
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
+        return self.attack(self.substitute, x, y, seed, index, victim.execution)
 
     def __str__(self) -> str:
         stop = "" if self.stop == "success" else f', stop="{self.stop}"'

@@ -1,7 +1,7 @@
 """How something runs: device, precision, compilation, graph capture, batches that fit. The only place that knows."""
 
-from pclc.execution.batches import in_batches
+from pclc.execution.batches import Batched, in_batches
 from pclc.execution.capture import captured
 from pclc.execution.settings import Execution, ieee_fp32
 
-__all__ = ["Execution", "captured", "ieee_fp32", "in_batches"]
+__all__ = ["Batched", "Execution", "captured", "ieee_fp32", "in_batches"]

@@ -1,10 +1,119 @@
-"""Work done in batches that fit into memory."""
+"""Work on rows, done in batches that fit into memory and, on CUDA, replayed from graphs at a few sizes."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from pclc.execution.capture import captured
+
+Rows = tuple[Tensor, ...]  # tensors with one row an example
+Work = Callable[..., Rows]
+
+# A graph costs about three passes to record, so sizes that are seen only now and then stay eager.
+_EAGER_CALLS = 2
+_SMALLEST_GRAPH = 16
+
+
+class Batched:
+    """A function of tensors with one row an example, called with any number of rows.
+
+    They are worked off `size` at a time, which is halved, aloud, where that does not fit into memory. With `graphs` a
+    batch is padded to the next of a few sizes and replayed from the CUDA graph recorded for it; rows must therefore
+    not mix. A function that cannot be recorded, or gives something else when replayed or called again (random numbers
+    from elsewhere than the device), stays eager.
+
+    Args:
+        work: tensors to a tuple of tensors, all with as many rows.
+        size: rows at a time.
+        graphs: record CUDA graphs.
+        pool: memory that graphs share, from `torch.cuda.graph_pool_handle()`.
+    """
+
+    def __init__(self, work: Work, size: int, graphs: bool = False, pool: tuple[int, int] | None = None) -> None:
+        self.size = size
+        self._work, self._graphs, self._pool = work, graphs, pool
+        self._seen: Counter[int] = Counter()
+        self._recorded: dict[int, Work] = {}
+
+    def __call__(self, *rows: Tensor) -> Rows:
+        """Concatenate the results of all batches; an empty input still goes through once, for the shapes."""
+        parts: list[Rows] = []
+        start, n = 0, len(rows[0])
+        while start < n or not parts:
+            size = self.size
+            try:
+                parts.append(self._batch(tuple(tensor[start : start + size] for tensor in rows)))
+            except torch.OutOfMemoryError:
+                self._halve()
+            else:
+                start += size
+        return parts[0] if len(parts) == 1 else tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+
+    def _batch(self, rows: Rows) -> Rows:
+        n = len(rows[0])
+        if not self._graphs or n == 0:
+            return self._work(*rows)
+        bucket = self._bucket(n)
+        if bucket not in self._recorded:
+            self._seen[bucket] += 1
+            if self._seen[bucket] <= _EAGER_CALLS:
+                return self._work(*rows)
+            self._recorded[bucket] = self._record(bucket, rows)
+        return self._recorded[bucket](*rows)
+
+    def _bucket(self, n: int) -> int:
+        """The size to which n rows are padded: the full one times a power of 1/2, or three quarters of that."""
+        size = self.size
+        while size // 2 >= max(n, _SMALLEST_GRAPH):
+            size //= 2
+        return 3 * size // 4 if n <= 3 * size // 4 else size
+
+    def _record(self, bucket: int, rows: Rows) -> Work:
+        inputs = [tensor[:1].expand(bucket, *tensor.shape[1:]).contiguous() for tensor in rows]
+
+        def fill(rows: Rows) -> None:
+            for buffer, tensor in zip(inputs, rows, strict=True):
+                buffer[: len(tensor)].copy_(tensor)
+
+        outputs: list[Rows] = []
+        fill(rows)
+        try:
+            replay = captured(lambda: outputs.append(self._work(*inputs)), warm_ups=2, pool=self._pool)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            warnings.warn(f"The model cannot be captured in a CUDA graph and runs eagerly: {error}", stacklevel=2)
+            return self._work
+        first, second, static = outputs
+        replay()
+        if not (_agree(first, second) and _agree(first, static)):
+            return self._work
+
+        def run(*rows: Tensor) -> Rows:
+            fill(rows)
+            replay()
+            return tuple(tensor[: len(rows[0])].clone() for tensor in static)
+
+        return run
+
+    def _halve(self) -> None:
+        if self.size == 1:
+            raise torch.OutOfMemoryError("Not even a single example fits into the device's memory.")
+        self.size = (self.size + 1) // 2
+        self._recorded.clear()
+        self._seen.clear()
+        torch.cuda.empty_cache()
+        warnings.warn(f"A batch did not fit into memory; going on with {self.size} examples at a time.", stacklevel=2)
+
+
+def _agree(a: Rows, b: Rows) -> bool:
+    """Whether the first results, the logits, are the same up to the order of a sum."""
+    left, right = a[0].double(), b[0].double()
+    coarse = a[0].dtype in (torch.bfloat16, torch.float16)
+    return bool(((left - right).abs() <= (2e-2 if coarse else 1e-4) * left.abs().amax()).all())
 
 
 def in_batches(work: Callable[..., Tensor], *tensors: Tensor, size: int) -> Tensor:
@@ -14,18 +123,4 @@ def in_batches(work: Callable[..., Tensor], *tensors: Tensor, size: int) -> Tens
         >>> in_batches(lambda x: 2 * x, torch.arange(5), size=2)
         tensor([0, 2, 4, 6, 8])
     """
-    n = len(tensors[0])
-    results: list[Tensor] = []
-    start = 0
-    while start < n or not results:  # an empty input still goes through once, for the shape of its result
-        try:
-            results.append(work(*(tensor[start : start + size] for tensor in tensors)))
-        except torch.OutOfMemoryError:
-            if size == 1:
-                raise
-            size = (size + 1) // 2
-            torch.cuda.empty_cache()
-            warnings.warn(f"A batch did not fit into memory; going on with {size} examples at a time.", stacklevel=2)
-        else:
-            start += size
-    return torch.cat(results)
+    return Batched(lambda *rows: (work(*rows),), size)(*tensors)[0]

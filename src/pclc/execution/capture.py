@@ -5,11 +5,12 @@ from collections.abc import Callable
 import torch
 
 
-def captured(work: Callable[[], object], warm_ups: int = 3) -> Callable[[], None]:
+def captured(work: Callable[[], object], warm_ups: int = 3, pool: tuple[int, int] | None = None) -> Callable[[], None]:
     """Run `work` a few times, then record it; the result replays it.
 
     `work` must read and write the same tensors each time, and must not need the host. Running it changes state just as
-    calling it does: who does not want that restores the state afterwards.
+    calling it does: who does not want that restores the state afterwards. Graphs that share a `pool` of memory must not
+    run side by side.
     """
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
@@ -18,6 +19,6 @@ def captured(work: Callable[[], object], warm_ups: int = 3) -> Callable[[], None
             work()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool):  # type: ignore[arg-type]
         work()
     return graph.replay

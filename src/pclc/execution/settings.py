@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -20,9 +20,11 @@ class Execution:
 
     Args:
         device: "cpu", "cuda", "cuda:1", ...; None takes CUDA where there is one.
-        precision: of training and of gradients. "fp32" is IEEE float32 with TF32 off; "auto" is bf16 on CUDA devices
-            that have it, and fp32 elsewhere. Weights, losses and decisions on outcomes are float32 in any case.
-        compile: use `torch.compile`; None does so on CUDA for runs long enough to pay for it.
+        precision: of training and of gradients. "fp32" is IEEE float32 with TF32 off; "auto" is bf16 for training on
+            CUDA devices that have it, TF32 for attacks on CUDA, and fp32 elsewhere. Weights, losses and decisions on
+            outcomes are float32 in any case.
+        compile: use `torch.compile`; None does so on CUDA for training long enough to pay for it. Attacks compile only
+            where it is True.
         cuda_graphs: replay steps from CUDA graphs; None does so on CUDA.
         batch_size: examples a pass in evaluation and attacks, halved where they do not fit; None suits the device.
 
@@ -61,6 +63,13 @@ class Execution:
         if self.precision != "auto":
             return self.precision
         return "bf16" if self.torch_device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+
+    def for_attacks(self, device: torch.device) -> "Execution":
+        """The same for examples that are on `device`, with bf16 only where it was asked for."""
+        if self.device and torch.device(self.device).type != device.type:
+            raise ValueError(f"Expected the examples on the device of `execution`, {self.device}, but got {device}.")
+        auto: Precision = "tf32" if device.type == "cuda" else "fp32"
+        return replace(self, device=str(device), precision=auto if self.precision == "auto" else self.precision)
 
     @property
     def resolved_batch_size(self) -> int:

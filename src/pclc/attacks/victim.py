@@ -1,0 +1,134 @@
+"""The model under attack, as attacks ask it: logits and gradients for any number of rows, fast, with the books kept."""
+
+import copy
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks.cost import Cost
+from pclc.attacks.gradients import input_gradient, is_zero
+from pclc.attacks.types import Model
+from pclc.execution import Batched, Execution, ieee_fp32
+
+# Logits that differ by less than this share of the largest may swap places in float32.
+_NEAR_TIE = 1e-5
+
+
+class Slope(NamedTuple):
+    """What one forward and backward pass tells about each row."""
+
+    logits: Tensor  # (N, K)
+    value: Tensor  # (N,) of the objective
+    grad: Tensor  # of the shape of x
+
+
+class Victim:
+    """A model in eval mode that asks for no gradients of its parameters (`frozen`), and how it runs.
+
+    Crafting uses `logits` and `gradient`, in the precision of `execution`; outcomes are decided by `is_fooled` and
+    `confirm`, in IEEE float32 and, where two logits are nearly equal, again in float64. Rows are batched here, so
+    attacks pass all they have.
+
+    Args:
+        model: images (N, ...) to logits (N, K).
+        execution: precision, batch size, compilation and graphs; `Execution.for_attacks` made it.
+    """
+
+    def __init__(self, model: Model, execution: Execution) -> None:
+        self.model, self.execution = model, execution
+        self.cost = Cost()
+        self._pool = torch.cuda.graph_pool_handle() if execution.captures else None
+        self._fast = torch.compile(model, dynamic=True) if execution.compile else model
+        self._logits = self._batched(self._forward)
+        self._exact = self._batched(self._exact_forward)
+        self._gradients: dict[Callable[..., Tensor], Batched] = {}
+        self._twin: nn.Module | None = None
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The logits (N, K) in the precision of crafting."""
+        self.cost.forwards += len(x)
+        return self._logits(x)[0]
+
+    def gradient(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> Slope:
+        """Logits, value and gradient of `objective(logits, *rows)` at x; `rows` have one row an example, as y has."""
+        if objective not in self._gradients:
+            self._gradients[objective] = self._batched(lambda x, *rows: self._slope(objective, x, *rows))
+        logits, value, grad, zero = self._gradients[objective](x, *rows)
+        self.cost.add_gradients(zero)
+        return Slope(logits, value, grad)
+
+    def exact_logits(self, x: Tensor) -> Tensor:
+        """The logits (N, K), without TF32 and without autocast."""
+        self.cost.forwards += len(x)
+        return self._exact(x)[0]
+
+    def is_fooled(self, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
+        """(N,) flags, decided by an exact pass: the predicted class is not y, or is y where the attack is targeted."""
+        return self._without_near_ties(self.exact_logits(x), x, y, targeted)
+
+    def confirm(self, logits: Tensor, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
+        """(N,) flags for images whose logits are known from crafting.
+
+        Exact logits decide. Those from TF32 or bf16 nominate, and one exact pass over the nominated rows decides.
+        """
+        fooled = is_success(logits, y, targeted)
+        if self._crafts_exactly(x):
+            return self._without_near_ties(logits, x, y, targeted) if fooled.any() else fooled
+        nominated = fooled.nonzero().squeeze(1)
+        if len(nominated):
+            fooled[nominated] = self.is_fooled(x[nominated], y[nominated], targeted)
+        return fooled
+
+    def _batched(self, work: Callable[..., tuple[Tensor, ...]]) -> Batched:
+        return Batched(work, self.execution.resolved_batch_size, self.execution.captures, self._pool)
+
+    def _crafts_exactly(self, x: Tensor) -> bool:
+        return self.execution.resolved_precision == "fp32" or x.dtype == torch.float64
+
+    def _placed(self, x: Tensor) -> Tensor:
+        return x.contiguous(memory_format=self.execution.memory_format) if x.dim() == 4 else x
+
+    @torch.no_grad()
+    def _forward(self, x: Tensor) -> tuple[Tensor]:
+        with self.execution.arithmetic():
+            return (self._fast(self._placed(x)),)
+
+    @torch.no_grad()
+    def _exact_forward(self, x: Tensor) -> tuple[Tensor]:
+        with ieee_fp32():
+            return (self.model(x),)
+
+    def _slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
+        with self.execution.arithmetic():
+            slope = input_gradient(self._fast, objective, self._placed(x), *rows)
+        return slope[0], slope[1], slope[2].contiguous(), is_zero(slope[2])
+
+    def _without_near_ties(self, logits: Tensor, x: Tensor, y: Tensor, targeted: bool) -> Tensor:
+        """Flags from exact logits; where the two largest are nearly equal a float64 twin of the model decides."""
+        fooled = is_success(logits, y, targeted)
+        top = logits.topk(2, dim=1).values
+        near = (top[:, 0] - top[:, 1] <= _NEAR_TIE * logits.abs().amax(1)).nonzero().squeeze(1)
+        if not len(near) or x.dtype == torch.float64 or not isinstance(self.model, nn.Module):
+            return fooled
+        decided = self._double_logits(self.model, x[near])
+        if decided is not None:
+            fooled[near] = is_success(decided, y[near], targeted)
+        return fooled
+
+    @torch.no_grad()
+    def _double_logits(self, model: nn.Module, x: Tensor) -> Tensor | None:
+        """The logits of a float64 twin; None where there is none, since the model cannot be copied or casts itself."""
+        self.cost.forwards += len(x)
+        try:
+            self._twin = self._twin or copy.deepcopy(model).double()
+            return self._twin(x.double())  # type: ignore[no-any-return]
+        except Exception:  # whatever a stranger's module raises
+            return None
+
+
+def is_success(logits: Tensor, y: Tensor, targeted: bool) -> Tensor:
+    """(N,) flags: the predicted class is not `y`, or is `y` where the attack is targeted."""
+    predicted = logits.argmax(1)
+    return predicted == y if targeted else predicted != y
