@@ -106,7 +106,8 @@ def _forward_kernel(
         a_j = tl.maximum(a_j, SMALLEST)
         e = tl.exp(a - a_j[:, None])
         s = tl.sum(e, axis=1)
-        n_false = tl.sum(tl.where(a != -float("inf"), 1.0, 0.0), axis=1)  # a NaN counts, so that it reaches the loss
+        # A NaN counts, so that it reaches the loss.
+        n_false = tl.sum(tl.where(a != -float("inf"), 1.0, 0.0), axis=1).to(ACC)
         if SOFT:
             below = (a_y[:, None] > a) & (a != -float("inf"))
             gap = tl.sum(tl.where(below, (a_y[:, None] - a) * e, 0.0), axis=1)
