@@ -113,8 +113,7 @@ class Attack(ABC):
         check_examples(x, y)
         index = check_randomness(seed, index, x)
         execution = (execution or Execution()).for_attacks(x.device)
-        with torch.inference_mode(False), torch.no_grad(), frozen(model):
-            victim = Victim(model, execution)
+        with torch.inference_mode(False), torch.no_grad(), frozen(model), Victim(model, execution) as victim:
             x_adv, y, index = x.detach().clone(), y.clone(), index.clone()
             success = torch.zeros_like(y, dtype=torch.bool)
             if not len(x):
@@ -168,6 +167,8 @@ def _literal(value: object) -> str:
     """A value as it is written in the text of an attack; the shorter of a decimal and a fraction of 255."""
     if isinstance(value, str):
         return '"' + value + '"'
+    if isinstance(value, tuple):  # of attacks
+        return "(" + ", ".join(map(str, value)) + ",)"
     if not isinstance(value, float):
         return repr(value)
     decimal, levels = repr(float(value)), round(value * 255, 2)

@@ -19,6 +19,6 @@ def is_fooled(model: Model, x: Tensor, y: Tensor, targeted: bool = False, execut
         >>> is_fooled(torch.nn.Identity(), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 0]))
         tensor([ True, False])
     """
-    with torch.inference_mode(False), torch.no_grad(), frozen(model):
-        victim = Victim(model, (execution or Execution()).for_attacks(x.device))
+    execution = (execution or Execution()).for_attacks(x.device)
+    with torch.inference_mode(False), torch.no_grad(), frozen(model), Victim(model, execution) as victim:
         return victim.is_fooled(x.detach().clone(), y.clone(), targeted)

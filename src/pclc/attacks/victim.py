@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,24 @@ class Victim:
         self._exact = self._batched(self._exact_forward)
         self._gradients: dict[Callable[..., Tensor], Batched] = {}
         self._twin: nn.Module | None = None
+        self._lent: list[tuple[nn.Parameter, Tensor]] = []
+
+    def __enter__(self) -> Self:
+        """Lend the model its weights in the layout that is fast on the CPU; on CUDA the images' layout decides."""
+        if self.execution.torch_device.type == "cpu" and isinstance(self.model, nn.Module):
+            for parameter in self.model.parameters():
+                if parameter.dim() == 4:
+                    self._lent.append((parameter, parameter.data))
+                    parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Take them back, and let go of the graphs: they hold gigabytes, and the collector of cycles does not know."""
+        for parameter, data in self._lent:
+            parameter.data = data
+        self._lent.clear()
+        for batched in (self._logits, self._exact, *self._gradients.values()):
+            batched.release()
 
     def logits(self, x: Tensor) -> Tensor:
         """The logits (N, K) in the precision of crafting."""
@@ -98,7 +116,7 @@ class Victim:
     @torch.no_grad()
     def _exact_forward(self, x: Tensor) -> tuple[Tensor]:
         with ieee_fp32():
-            return (self.model(x),)
+            return (self.model(x if x.is_cuda else self._placed(x)),)
 
     def _slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
         with self.execution.arithmetic():

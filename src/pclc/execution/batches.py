@@ -52,6 +52,11 @@ class Batched:
                 start += size
         return parts[0] if len(parts) == 1 else tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
 
+    def release(self) -> None:
+        """Give the memory of the graphs back."""
+        self._recorded.clear()
+        self._seen.clear()
+
     def _batch(self, rows: Rows) -> Rows:
         n = len(rows[0])
         if not self._graphs or n == 0:
@@ -103,8 +108,7 @@ class Batched:
         if self.size == 1:
             raise torch.OutOfMemoryError("Not even a single example fits into the device's memory.")
         self.size = (self.size + 1) // 2
-        self._recorded.clear()
-        self._seen.clear()
+        self.release()
         torch.cuda.empty_cache()
         warnings.warn(f"A batch did not fit into memory; going on with {self.size} examples at a time.", stacklevel=2)
 
