@@ -14,6 +14,7 @@ from pclc.execution import Batched, Execution, ieee_fp32
 
 # Logits that differ by less than this share of the largest may swap places in float32.
 _NEAR_TIE = 1e-5
+_EXACT_ROWS = 500
 
 
 class Slope(NamedTuple):
@@ -40,9 +41,10 @@ class Victim:
         self.model, self.execution = model, execution
         self.cost = Cost()
         self._pool = torch.cuda.graph_pool_handle() if execution.captures else None
-        self._fast = torch.compile(model, dynamic=True) if execution.compile else model
+        self._fast = torch.compile(model) if execution.compile else model
         self._logits = self._batched(self._forward)
-        self._exact = self._batched(self._exact_forward)
+        # Eager: few rows pass here, each once. On an H200 float32 convolutions are slower in larger batches.
+        self._exact = Batched(self._exact_forward, min(_EXACT_ROWS, execution.resolved_batch_size))
         self._gradients: dict[Callable[..., Tensor], Batched] = {}
         self._twin: nn.Module | None = None
         self._lent: list[tuple[nn.Parameter, Tensor]] = []
