@@ -125,6 +125,20 @@ def test_option_a_subsamples_and_pads_with_zeros_and_has_no_parameters():
     assert torch.equal(block(x), F.relu(shortcut))
 
 
+def test_preact_resnet18_has_18_layers_and_a_projection_where_the_shape_changes():
+    body = create_model("preact_resnet18").body
+    layers = [layer for layer in body.modules() if isinstance(layer, nn.Conv2d)]
+    projections = [layer for layer in layers if layer.kernel_size == (1, 1)]
+    assert len(layers) - len(projections) + 1 == 18  # with the linear layer
+    assert [(layer.in_channels, layer.out_channels) for layer in projections] == [(64, 128), (128, 256), (256, 512)]
+    x = torch.rand(1, 3, 32, 32)
+    sizes = []
+    for layer in body[:9]:  # the stem and eight blocks
+        x = layer(x)
+        sizes.append(tuple(x.shape[1:3]))
+    assert sizes == [*[(64, 32)] * 3, *[(128, 16)] * 2, *[(256, 8)] * 2, *[(512, 4)] * 2]
+
+
 def test_preact_block_keeps_the_identity_clean():
     block = create_model("preact_resnet18").body[2]
     with torch.no_grad():

@@ -12,7 +12,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="
 def test_examples_run() -> None:
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     for block in blocks:
         exec(compile(block, "docs/training.md", "exec"), names)
 

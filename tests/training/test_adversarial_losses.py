@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import pclc
-from pclc.training import mart_loss, mix_loss, trades_loss
+from pclc.training import mart_loss, mix_loss, pc_adversarial_loss, trades_loss
 from pclc.training.robust_losses import kl_rows
 
 N, K = 6, 5
@@ -104,3 +104,77 @@ def test_half_precision_is_computed_in_float32() -> None:
     clean, adversarial, _ = logits(torch.bfloat16)
     assert kl_rows(clean, adversarial).dtype == torch.float32
     torch.testing.assert_close(kl_rows(clean, adversarial), kl_rows(clean.float(), adversarial.float()))
+
+
+# Every number of its own, and the relatives that are settings of it.
+PC_SETTINGS: dict[str, dict[str, float]] = {
+    "CE + 10 PC": {},
+    "a margin where the structure acts": {"beta": 5.0, "margin": 0.3},
+    "half and half": {"beta": 8.0, "clean_share": 0.5},
+    "with KL": {"beta": 8.0, "clean_share": 0.25, "kl_weight": 2.0},
+    "with LC": {"logit_weight": 0.7},
+    "TRADES + PC": {"beta": 2.0, "clean_share": 1.0, "kl_weight": 4.0},
+    "CE + MAE": {"beta": 5.0, "margin": 1.0},
+    "nothing but CE": {"beta": 0.0},
+}
+pc_settings = pytest.mark.parametrize("numbers", PC_SETTINGS.values(), ids=PC_SETTINGS)
+
+
+def naive_pc(clean: Rows, adversarial: Rows, y: list[int], numbers: dict[str, float]) -> float:
+    beta, margin, share = numbers.get("beta", 10), numbers.get("margin", 0.995), numbers.get("clean_share", 0)
+    total = 0.0
+    for z, z_adv, k in zip(clean, adversarial, y, strict=True):
+        f = softmax(z_adv)
+        false = [j for j in range(len(f)) if j != k]
+        total += beta * sum(max(0, f[j] + margin - f[k]) for j in false) / len(false)
+        total += numbers.get("logit_weight", 0) * max(0, z_adv[k] - max(z_adv[j] for j in false))
+        total += numbers.get("kl_weight", 0) * naive_kl(z, z_adv)
+    return (1 - share) * naive_ce(adversarial, y) + share * naive_ce(clean, y) + total / len(y)
+
+
+class TestPC:
+    @pc_settings
+    @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+    def test_values(self, numbers: dict[str, float], dtype: torch.dtype, tolerance: float) -> None:
+        clean, adversarial, y = logits(dtype)
+        expected = naive_pc(clean.double().tolist(), adversarial.double().tolist(), y.tolist(), numbers)
+        got = pc_adversarial_loss(clean, adversarial, y, **numbers)
+        assert got.dtype == dtype
+        assert got.item() == pytest.approx(expected, rel=tolerance)
+
+    @pc_settings
+    def test_gradients(self, numbers: dict[str, float]) -> None:
+        clean, adversarial, y = logits()
+        inputs = clean.requires_grad_(), adversarial.requires_grad_()
+        assert torch.autograd.gradcheck(lambda a, b: pc_adversarial_loss(a, b, y, **numbers), inputs)
+
+    def test_a_margin_of_one_is_the_mean_absolute_error_to_the_gradient(self) -> None:
+        _, adversarial, y = logits()
+        adversarial.requires_grad_()
+        f_y = adversarial.softmax(1).gather(1, y[:, None])
+        mae = F.cross_entropy(adversarial, y) + 5 * K / (K - 1) * (1 - f_y).mean()
+        loss = pc_adversarial_loss(None, adversarial, y, beta=5, margin=1)
+        torch.testing.assert_close(loss, mae)
+        gradients = [torch.autograd.grad(value, adversarial)[0] for value in (loss, mae)]
+        torch.testing.assert_close(*gradients)
+
+    def test_clean_logits_only_where_they_count(self) -> None:
+        clean, adversarial, y = logits()
+        assert pc_adversarial_loss(None, adversarial, y).equal(pc_adversarial_loss(clean, adversarial, y))
+        for name in ("clean_share", "kl_weight"):
+            with pytest.raises(ValueError, match=r"Expected `clean` to be logits .*, but got None with clean_share"):
+                pc_adversarial_loss(None, adversarial, y, **{name: 0.5})
+
+    def test_label_smoothing_by_the_criterion(self) -> None:
+        _, adversarial, y = logits()
+        smooth = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
+        difference = pc_adversarial_loss(None, adversarial, y, smooth) - pc_adversarial_loss(None, adversarial, y)
+        torch.testing.assert_close(difference, smooth(adversarial, y) - F.cross_entropy(adversarial, y))
+
+    def test_half_precision_and_saturated_logits(self) -> None:
+        clean, adversarial, y = (100 * tensor for tensor in logits(torch.bfloat16))
+        adversarial.requires_grad_()
+        loss = pc_adversarial_loss(clean, adversarial, y // 100, kl_weight=1, logit_weight=0.1)
+        (gradient,) = torch.autograd.grad(loss, adversarial)
+        assert loss.isfinite()
+        assert gradient.isfinite().all()

@@ -14,7 +14,16 @@ import pclc
 from pclc import Execution, TrainConfig
 from pclc.attacks import PGD
 from pclc.data import Dataset
-from pclc.training import AdversarialConfig, CatastrophicOverfittingWarning, RunDirectory, selection
+from pclc.training import (
+    METHODS,
+    AdversarialConfig,
+    CatastrophicOverfittingWarning,
+    RunDirectory,
+    adversarial_config,
+    adversarial_preset,
+    selection,
+)
+from pclc.training.batch_loss import Batch, adversarial_loss
 from pclc.training.processes import Processes
 from pclc.training.selection import robust_accuracy, selection_attack, watched_examples
 
@@ -56,6 +65,95 @@ def test_one_step_is_the_textbooks(digits: Dataset) -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
 
 
+def test_one_step_of_pc_is_the_formula(digits: Dataset) -> None:
+    """The same with every term of method "pc", and with labels smoothed in its cross-entropy."""
+    few = digits.subset(torch.arange(32))
+    recipe = AdversarialConfig(
+        "pc", eps=0.1, steps=1, random_start=False, beta=3.0, margin=0.9, clean_share=0.25, kl_weight=2.0,
+        logit_weight=0.4,
+    )  # fmt: skip
+    config = quick(epochs=1, batch_size=32, adversarial=recipe, optimizer="sgd", lr=0.1, label_smoothing=0.1)
+    result = pclc.train(network(), few, config, execution=CPU)
+    expected = network()
+    optimizer = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    x, y = few.images.float() / 255, few.labels
+    clean, adversarial = expected(x), expected(fgsm(expected, x, y, 0.1))
+    f, f_adv = clean.softmax(1), adversarial.softmax(1)
+    f_y, a_y = (tensor.gather(1, y[:, None]) for tensor in (f_adv, adversarial))
+    false = torch.ones_like(f).scatter(1, y[:, None], 0).bool()
+    pc = (f_adv + 0.9 - f_y).clamp(min=0)[false].sum() / 9 / 32
+    lc = (a_y.squeeze(1) - adversarial.masked_fill(~false, -torch.inf).amax(1)).clamp(min=0).mean()
+    kl = (f * (f.log() - f_adv.log())).sum(1).mean()
+    own, other = (F.cross_entropy(z, y, label_smoothing=0.1) for z in (adversarial, clean))
+    loss = 0.75 * own + 0.25 * other + 3 * pc + 2 * kl + 0.4 * lc
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    assert result.history[0]["loss"] == pytest.approx(loss.item(), rel=1e-4)
+    for got, wanted in zip(result.model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "passes"),
+    [
+        (AdversarialConfig("pc", eps=0.1, steps=2), [8, 8, 8]),
+        (AdversarialConfig("pc", eps=0.1, steps=1, logit_weight=0.1), [8, 8]),
+        (AdversarialConfig("pc", eps=0.1, steps=2, clean_share=0.5), [8, 8, 16]),
+        (AdversarialConfig("pc", eps=0.1, steps=2, kl_weight=1.0), [8, 8, 16]),
+        (AdversarialConfig("madry", eps=0.1, steps=2), [8, 8, 8]),
+    ],
+)
+def test_clean_images_go_through_the_network_only_where_they_count(
+    recipe: AdversarialConfig, passes: list[int], digits: Dataset
+) -> None:
+    """As many forward passes, of as many images, as cross-entropy alone."""
+    model, sizes = network(), []
+
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(x))
+        logits: torch.Tensor = model(x)
+        return logits
+
+    batch = Batch(
+        digits.images[:8].float() / 255, digits.labels[:8], torch.arange(8), torch.zeros(1, dtype=torch.int64)
+    )
+    loss, logits = adversarial_loss(model, counted, counted, recipe.resolved(), 0, CPU)(nn.CrossEntropyLoss(), batch)
+    assert sizes == passes
+    assert logits.shape == (8, 10)
+    assert loss.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("setting", "relative"),
+    [
+        (AdversarialConfig("pc", steps=3, beta=0.0), AdversarialConfig("madry", steps=3)),
+        (AdversarialConfig("pc", steps=1, beta=0.0), AdversarialConfig("fast")),
+        (
+            AdversarialConfig("pc", steps=3, beta=0.0, clean_share=1.0, kl_weight=6.0, objective="kl"),
+            AdversarialConfig("trades", steps=3),
+        ),
+    ],
+    ids=["madry", "fast", "trades"],
+)
+def test_without_pc_it_is_the_method_beside_it(
+    setting: AdversarialConfig, relative: AdversarialConfig, digits: Dataset
+) -> None:
+    """A fair comparison: with beta 0 the bits are those of the method that PC is added to."""
+    few = digits.subset(torch.arange(256))
+    runs = [pclc.train(network(), few, quick(adversarial=recipe), execution=CPU) for recipe in (setting, relative)]
+    for ours, others in zip(*(run.model.parameters() for run in runs), strict=True):
+        assert ours.equal(others)
+
+
+def test_twice_the_same(digits: Dataset) -> None:
+    few = digits.subset(torch.arange(512))
+    config = adversarial_config("digits", "pc", epochs=2, validation=0.1)
+    first, second = (pclc.train(network(), few, config, execution=CPU) for _ in range(2))
+    assert all(value.equal(second.model.state_dict()[name]) for name, value in first.model.state_dict().items())
+    assert [entry["loss"] for entry in first.history] == [entry["loss"] for entry in second.history]
+
+
 @pytest.fixture(scope="module")
 def plain(digits: Dataset) -> nn.Module:
     return pclc.train(network(), digits, quick(epochs=12, lr=0.005, batch_size=64), execution=CPU).model
@@ -67,7 +165,7 @@ def left_under_pgd(model: nn.Module, eps: float) -> float:
     return 1 - attack.run(model, test.images.float() / 255, test.labels).success.double().mean().item()
 
 
-@pytest.mark.parametrize("method", ["mix", "madry", "trades", "mart", "fast"])
+@pytest.mark.parametrize("method", METHODS)
 def test_more_robust_than_plain_training(method: str, plain: nn.Module, digits: Dataset) -> None:
     steps = None if method == "fast" else 4
     recipe = AdversarialConfig(method, eps=0.15, steps=steps, validate_every=12)  # type: ignore[arg-type]
@@ -78,6 +176,16 @@ def test_more_robust_than_plain_training(method: str, plain: nn.Module, digits: 
     assert left_under_pgd(result.model, 0.1) > left_under_pgd(plain, 0.1) + 0.1
     assert left_under_pgd(result.model, 0.15) > left_under_pgd(plain, 0.15) + 0.2
     assert all(parameter.grad is None for parameter in result.model.parameters())
+
+
+@pytest.mark.parametrize("name", ["pc", "pc-fast"])
+def test_the_preset_is_more_robust_than_plain_training(name: str, plain: nn.Module, digits: Dataset) -> None:
+    """The recipe with the optimizer, schedule and averaging that come with it."""
+    config = adversarial_config("digits", adversarial_preset(name, eps=0.1, validate_every=12), epochs=12)
+    result = pclc.train(network(), digits, config, execution=CPU, test=pclc.load_dataset("digits", "test"))
+    assert result.test_accuracy is not None
+    assert result.test_accuracy > 0.8
+    assert left_under_pgd(result.model, 0.15) > left_under_pgd(plain, 0.15) + 0.15
 
 
 @pytest.mark.parametrize("loss", ["pc-lc", "cot"])
@@ -137,6 +245,11 @@ class TestBestEpoch:
             result, _ = self.run(digits, monkeypatch, [0.3, 0.5, 0.1, 0.2])
         assert len(result.history) == 4
         assert result.best_epoch == 2
+
+    def test_one_step_crafting_with_pc_is_watched_too(self, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.RECIPE = adversarial_preset("pc-fast")
+        with pytest.warns(CatastrophicOverfittingWarning, match=r"Epoch 2: Robust accuracy has fallen from 40.0%"):
+            self.run(digits, monkeypatch, [0.4, 0.1])
 
     def test_without_a_validation_split_it_is_the_last(self, digits: Dataset) -> None:
         result = pclc.train(network(), digits, quick(adversarial=self.RECIPE), execution=CPU)
@@ -207,7 +320,7 @@ def test_no_warning_without_reason(digits: Dataset) -> None:
 
 @pytest.mark.cuda
 class TestOnCuda:
-    @pytest.mark.parametrize("method", ["mix", "madry", "trades", "mart", "fast"])
+    @pytest.mark.parametrize("method", METHODS)
     @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
     def test_a_captured_run_is_the_eager_run(self, method: str, optimizer: str, digits: Dataset) -> None:
         recipe = AdversarialConfig(method, eps=(0.05, 0.1), steps=None if method == "fast" else 3)  # type: ignore[arg-type]

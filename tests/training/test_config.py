@@ -22,8 +22,8 @@ def test_the_papers_numbers() -> None:
         "fashion-mnist": ("lenet5", 50, "none"),
         "cifar10": ("vgg13", 150, "crop-flip"),
         "svhn": ("vgg13", 150, "crop"),
-        "cifar100": ("resnet56", 150, "crop-flip"),
-        "tiny-imagenet": ("resnet56", 150, "authors"),
+        "cifar100": ("vgg13", 150, "crop-flip"),
+        "tiny-imagenet": ("vgg13", 150, "authors"),
     }
 
 
@@ -72,6 +72,16 @@ def test_criteria_carry_the_configurations_numbers(name: str) -> None:
     assert isinstance(criterion, nn.Module)
     assert repr(criterion) == expected[name]
     assert criterion(torch.randn(2, 4), torch.tensor([0, 1])).isfinite()
+
+
+def test_label_smoothing_is_that_of_every_cross_entropy() -> None:
+    config = TrainConfig(loss="pc-lc", label_smoothing=0.2)
+    logits, y = torch.tensor([[2.0, 0.0, -1.0, 1.0]]), torch.tensor([1])
+    target = torch.full((1, 4), 0.05)
+    target[0, 1] += 0.8
+    expected = -(target * logits.log_softmax(1)).sum()
+    torch.testing.assert_close(config.criterion("ce")(logits, y), expected)
+    assert TrainConfig().criterion("ce")(logits, y) == -logits.log_softmax(1)[0, 1]
 
 
 def test_json_and_back() -> None:

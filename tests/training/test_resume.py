@@ -12,7 +12,14 @@ import torch
 from torch import nn
 
 import pclc
-from pclc.training import AdversarialConfig, RunDirectory, TrainResult, selection
+from pclc.training import (
+    AdversarialConfig,
+    RunDirectory,
+    TrainResult,
+    adversarial_config,
+    adversarial_preset,
+    selection,
+)
 
 CONFIGS = {
     "plain": 'loss="pc-lc", warm_up_epochs=6, epochs=6, batch_size=64',
@@ -117,3 +124,30 @@ def test_a_best_epoch_before_the_kill_survives_it(tmp_path: Path, monkeypatch: p
     assert result.best_epoch == 1
     assert len(result.history) == 4
     assert all(value.equal(best_weights[0][name]) for name, value in result.model.state_dict().items())
+
+
+def test_a_run_of_the_preset_pc_goes_on_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = adversarial_preset("pc", steps=2, clean_share=0.5, kl_weight=1.0, logit_weight=0.1)
+    config = adversarial_config("digits", recipe, epochs=3, validation=0.1, label_smoothing=0.1)
+
+    def run(out: Path) -> TrainResult:
+        torch.manual_seed(0)
+        return pclc.train(
+            pclc.create_model("lenet8"), pclc.load_dataset("digits"), config, out=out,
+            execution=pclc.Execution(device="cpu"), checkpoint_seconds=0,
+        )  # fmt: skip
+
+    original = RunDirectory.append_metrics
+
+    def killed_in_epoch_two(self: RunDirectory, entry: dict[str, object]) -> None:
+        if entry["epoch"] == 2:
+            raise KeyboardInterrupt
+        original(self, entry)
+
+    monkeypatch.setattr(RunDirectory, "append_metrics", killed_in_epoch_two)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "killed")
+    monkeypatch.setattr(RunDirectory, "append_metrics", original)
+    resumed, whole = run(tmp_path / "killed"), run(tmp_path / "whole")
+    assert without_times(tmp_path / "killed") == without_times(tmp_path / "whole")
+    assert all(value.equal(whole.model.state_dict()[name]) for name, value in resumed.model.state_dict().items())

@@ -75,13 +75,17 @@ def bench_train(
     model_name: str,
     config: TrainConfig,
     execution: Execution,
-    losses: Sequence[str] = ("ce", "pc-lc"),
+    losses: Sequence[str] | None = None,
     epochs: int = 5,
     plain: bool = True,
     workers: int = 0,
     report: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> BenchResult:
-    """Time epochs of each loss, and of the plain loop with cross-entropy, on the same network and data."""
+    """Time epochs of each loss, and of the plain loop with cross-entropy, on the same network and data.
+
+    Losses are ce and pc-lc where none are named. Adversarial training with method "pc" has its own: it is timed with PC
+    and without.
+    """
     rows: list[dict[str, Any]] = []
     recipe = config.adversarial.resolved() if config.adversarial else None
 
@@ -111,12 +115,10 @@ def bench_train(
     if plain:
         rate = plain_epochs(network(), dataset, config, execution.torch_device, max(1, epochs // 2), workers)
         add("plain loop, ce", "torch's default", rate, None)
-    for loss in losses:
-        # Two phases only where the loss begins with another one; the rate is that of the last one.
-        settings = replace(config, loss=loss, warm_up_epochs=0, epochs=epochs + 1)  # type: ignore[arg-type]
+    for variant, settings in _variants(config, losses, epochs + 1).items():
         result = pclc.train(network(), dataset, settings, execution=execution)
         rates = [entry["images_per_second"] for entry in result.history[1:]]
-        add(f"pclc, {loss}", execution.resolved_precision, median(rates), result.setup_seconds)
+        add(f"pclc, {variant}", execution.resolved_precision, median(rates), result.setup_seconds)
     return BenchResult(
         benchmark="train",
         command=f"pclc bench train {dataset.name}",
@@ -131,3 +133,17 @@ def bench_train(
         },
         rows=tuple(rows),
     )
+
+
+def _variants(config: TrainConfig, losses: Sequence[str] | None, epochs: int) -> dict[str, TrainConfig]:
+    """What is timed, by name: one phase of so many epochs each."""
+    config = replace(config, loss="ce", warm_up_epochs=0, epochs=epochs)
+    recipe = config.adversarial
+    if recipe is None or recipe.method != "pc":
+        return {loss: replace(config, loss=loss) for loss in losses or ("ce", "pc-lc")}  # type: ignore[arg-type]
+    if losses:
+        raise ValueError(
+            f'Expected no losses for method "pc", which is timed with PC and without, but got {", ".join(losses)}.'
+        )
+    without = replace(recipe, beta=0.0, logit_weight=0.0)
+    return {"ce": replace(config, adversarial=without), f"ce + {recipe.beta:g} PC": config}

@@ -12,21 +12,29 @@ if TYPE_CHECKING:
 
 def train(
     dataset: Annotated[str, typer.Argument(help="digits, mnist, kmnist, fashion-mnist, cifar10, cifar100, svhn, ...")],
-    loss: Annotated[str, typer.Option(help="ce, gce, cot, pc, pc-lc, pc-lc-authors.")] = "pc-lc",
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="ce, gce, cot, pc, pc-lc, pc-lc-authors; by default pc-lc, or ce with --adversarial (not paper-...)"
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="A network, or package.module:factory; by default the paper's.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights, order, augmentation, dropout and crafting.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/DATASET-MODEL-LOSS-SEED.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the second phase.")] = None,
-    warm_up_epochs: Annotated[int | None, typer.Option(help="Epochs of the first phase; by default as many.")] = None,
+    warm_up_epochs: Annotated[
+        int | None, typer.Option(help="Epochs of the first phase; by default as many; with --adversarial 0 for ce.")
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples a step, over all processes together.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at the start of each phase.")] = None,
     lr_factor: Annotated[float | None, typer.Option(help="What it is multiplied by at each milestone.")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="L2 penalty.")] = None,
     margin: Annotated[float | None, typer.Option(help="xi of PC.")] = None,
-    logit_weight: Annotated[float | None, typer.Option(help="lambda of PC-LC.")] = None,
+    logit_weight: Annotated[float | None, typer.Option(help="lambda of PC-LC; weight of LC in method pc.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Exponent of GCE.")] = None,
+    label_smoothing: Annotated[float | None, typer.Option(help="Of cross-entropy, such as 0.1.")] = None,
     augmentation: Annotated[str | None, typer.Option(help="none, crop, crop-flip, authors.")] = None,
     validation: Annotated[float | None, typer.Option(help="Share of the training set to hold out.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="adam, or sgd with Nesterov momentum.")] = None,
@@ -37,11 +45,12 @@ def train(
     adversarial: Annotated[
         str | None,
         typer.Option(
-            help="Adversarial training: paper-grey, paper-cifar10, madry-mnist, madry-cifar10, trades, mart, fast."
+            help="Adversarial training: paper-grey, paper-cifar10, madry-mnist, madry-cifar10, trades, mart, fast, pc, "
+            "pc-fast. All but paper-... bring their own optimizer, schedule and averaging."
         ),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="With --adversarial: another method, mix, madry, trades, mart, fast.")
+        str | None, typer.Option(help="With --adversarial: another method, mix, madry, trades, mart, fast, pc.")
     ] = None,
     eps: Annotated[
         str | None, typer.Option(help="With --adversarial: radius, such as 0.3, 8/255, or a range 0.1,0.3.")
@@ -53,7 +62,15 @@ def train(
     objective: Annotated[
         str | None, typer.Option(help="With --adversarial: what crafting maximises, ce, margin, kl, ...")
     ] = None,
-    beta: Annotated[float | None, typer.Option(help="With --adversarial: weight of KL in trades and mart.")] = None,
+    beta: Annotated[
+        float | None, typer.Option(help="With --adversarial: weight of KL in trades and mart, of PC in pc.")
+    ] = None,
+    clean_share: Annotated[
+        float | None, typer.Option(help="With --adversarial pc: share of cross-entropy on clean images.")
+    ] = None,
+    kl_weight: Annotated[
+        float | None, typer.Option(help="With --adversarial pc: weight of KL from clean to adversarial.")
+    ] = None,
     ramp_epochs: Annotated[
         int | None, typer.Option(help="With --adversarial: epochs over which eps grows to its value.")
     ] = None,
@@ -74,32 +91,33 @@ def train(
 
     - `pclc train cifar10 --loss ce --seed 1 --out runs/ce-1`
 
-    - `pclc train mnist --loss ce --adversarial madry-mnist --lr 0.001 --validation 0.1`
+    - `pclc train cifar10 --model preact_resnet18 --adversarial pc --validation 0.02`
 
-    - `pclc train cifar10 --loss ce --adversarial trades --eps 4/255 --optimizer sgd --lr 0.1 --schedule cosine
-      --weight-decay 5e-4 --ema 0.999 --validation 0.02`
+    - `pclc train cifar10 --adversarial trades --eps 4/255 --epochs 30`
     """
     import os
 
     import torch
 
     import pclc
-    from pclc.training import PRESETS, paper_config
+    from pclc.training import ADVERSARIAL_PRESETS, PRESETS, adversarial_config, paper_config
 
-    crafting = {
+    crafting: dict[str, Any] = {
         "method": method,
         "eps": None if eps is None else _radius(eps),
         "alpha": None if step_size is None else _number("--step-size", step_size),
         "steps": steps,
         "objective": objective,
         "beta": beta,
+        "clean_share": clean_share,
+        "kl_weight": kl_weight,
         "ramp_epochs": ramp_epochs,
     }
     changes: dict[str, Any] = {
         "loss": loss,
         "seed": seed,
         "epochs": epochs,
-        "warm_up_epochs": epochs if warm_up_epochs is None else warm_up_epochs,
+        "warm_up_epochs": warm_up_epochs,
         "batch_size": batch_size,
         "lr": lr,
         "lr_factor": lr_factor,
@@ -107,6 +125,7 @@ def train(
         "margin": margin,
         "logit_weight": logit_weight,
         "alpha": alpha,
+        "label_smoothing": label_smoothing,
         "augmentation": augmentation,
         "validation": validation,
         "optimizer": optimizer,
@@ -114,10 +133,17 @@ def train(
         "schedule": schedule,
         "warm_up_share": warm_up_share,
         "ema": ema,
-        "adversarial": _recipe(adversarial, crafting),
     }
+    if adversarial in ADVERSARIAL_PRESETS and (method or ADVERSARIAL_PRESETS[adversarial].method) == "pc":
+        crafting |= {name: changes.pop(name) for name in ("margin", "logit_weight")}
+    recipe = _recipe(adversarial, crafting)
+    given = {name: value for name, value in changes.items() if value is not None}
     train_set = pclc.load_dataset(dataset, "train", root)
-    config = paper_config(dataset, **{name: value for name, value in changes.items() if value is not None})
+    if recipe is not None:
+        config = adversarial_config(dataset, recipe, **given)
+    else:
+        both = {} if epochs is None else {"warm_up_epochs": epochs}
+        config = paper_config(dataset, **{**both, **given})
     name = model or PRESETS[dataset].model
     if device is None and "LOCAL_RANK" in os.environ and torch.cuda.is_available():
         device = f"cuda:{os.environ['LOCAL_RANK']}"
@@ -126,7 +152,7 @@ def train(
     torch.manual_seed(seed)
     channels, size = train_set.images.shape[1:3]
     network = pclc.create_model(name, num_classes=len(train_set.classes), in_channels=channels, image_size=size)
-    trained_with = f"{loss}-{adversarial}" if adversarial else loss
+    trained_with = f"{config.loss}-{adversarial}" if adversarial else config.loss
     out = out or Path("runs") / f"{dataset}-{name.replace(':', '.')}-{trained_with}-{seed}"
     result = pclc.train(
         network,

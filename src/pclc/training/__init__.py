@@ -3,8 +3,8 @@
 from pclc.training.adversarial import ADVERSARIAL_PRESETS, METHODS, AdversarialConfig, adversarial_preset
 from pclc.training.config import LOSSES, TrainConfig
 from pclc.training.loop import TrainingError, TrainResult, accuracy, train
-from pclc.training.presets import PRESETS, paper_config
-from pclc.training.robust_losses import mart_loss, mix_loss, trades_loss
+from pclc.training.presets import PRESETS, adversarial_config, paper_config
+from pclc.training.robust_losses import mart_loss, mix_loss, pc_adversarial_loss, trades_loss
 from pclc.training.run_directory import RunDirectory
 from pclc.training.watch import CatastrophicOverfittingWarning
 
@@ -20,10 +20,12 @@ __all__ = [
     "TrainResult",
     "TrainingError",
     "accuracy",
+    "adversarial_config",
     "adversarial_preset",
     "mart_loss",
     "mix_loss",
     "paper_config",
+    "pc_adversarial_loss",
     "trades_loss",
     "train",
 ]

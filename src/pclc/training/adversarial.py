@@ -1,6 +1,7 @@
 """Adversarial training: which examples are crafted, and what is done with them; the usual recipes by name."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
@@ -15,29 +16,34 @@ from pclc.attacks.validate import (
     check_number,
     warn_if_unreachable,
 )
+from pclc.training.robust_losses import check_pc_weights
 
-Method = Literal["mix", "madry", "trades", "mart", "fast"]
+Method = Literal["mix", "madry", "trades", "mart", "fast", "pc"]
 
 KL = "kl"  # the objective that needs the clean logits, so it is none of `pclc.attacks`
 
 
 class _Defaults(NamedTuple):
-    """What a method's paper uses, and whether the loss looks at the clean images too."""
+    """What a method's paper uses, and the numbers that its loss takes."""
 
-    clean: bool
-    steps: int
-    objective: str
-    beta: float | None
+    steps: int = 10
+    objective: str = "ce"
+    weights: Mapping[str, float] = {}
 
 
+_PC_WEIGHTS = {"beta": 10.0, "margin": 0.995, "clean_share": 0.0, "kl_weight": 0.0, "logit_weight": 0.0}
 _METHODS: dict[str, _Defaults] = {
-    "mix": _Defaults(clean=True, steps=10, objective="ce", beta=None),
-    "madry": _Defaults(clean=False, steps=10, objective="ce", beta=None),
-    "trades": _Defaults(clean=True, steps=10, objective=KL, beta=6.0),
-    "mart": _Defaults(clean=True, steps=10, objective="ce", beta=5.0),
-    "fast": _Defaults(clean=False, steps=1, objective="ce", beta=None),
+    "mix": _Defaults(),
+    "madry": _Defaults(),
+    "trades": _Defaults(objective=KL, weights={"beta": 6.0}),
+    "mart": _Defaults(weights={"beta": 5.0}),
+    "fast": _Defaults(steps=1),
+    "pc": _Defaults(steps=7, weights=_PC_WEIGHTS),
 }
 METHODS = tuple(_METHODS)
+
+# Fields that came later. They are written down only where they say something, so that older runs keep their hash.
+_LATER = tuple(name for name in _PC_WEIGHTS if name != "beta")
 
 
 @dataclass(frozen=True)
@@ -54,24 +60,32 @@ class AdversarialConfig:
                 (Wang et al., ICLR 2020)
     "fast"      L(x') with a single step of 1.25 eps from a random start (Wong et al., ICLR 2020,
                 arXiv 2001.03994)
+    "pc"        (1 - s) L(x') + s L(x) + beta PC(x') + kappa KL(f(x) || f(x')) + lambda LC(x'), with L cross-entropy:
+                :func:`pclc.training.pc_adversarial_loss`
     ==========  ============================================================================================
 
     None stands for what the method's paper uses; :meth:`resolved` fills it in.
 
     Args:
-        method: one of the five above.
+        method: one of the six above.
         eps: radius of the ball; or (low, high), from which every example draws its own in every epoch.
-        alpha: size of a step. None: eps / min(steps, 4), for "fast" 1.25 eps. With a range of eps it belongs to the
-            upper end, and an example with a smaller eps takes steps that are smaller in proportion.
-        steps: number of steps; 1 without a random start is FGSM. None: 10, for "fast" 1.
+        alpha: size of a step. None: eps / min(steps, 4); 1.25 eps for "fast", and for "pc" with one step from a random
+            start. With a range of eps it belongs to the upper end, and an example with a smaller eps takes steps that
+            are smaller in proportion.
+        steps: number of steps; 1 without a random start is FGSM. None: 10, for "fast" 1, for "pc" 7.
         random_start: start at a random point of the ball; otherwise at the image.
         objective: what crafting maximises, a name of `pclc.attacks.objective_names()` with an optional logit scale, or
             "kl": KL(f(x) || f(x')). None: "kl" for "trades", otherwise "ce".
-        beta: weight of the KL term. None: 6 for "trades", 5 for "mart"; the others have none.
+        beta: weight of the KL term in "trades" (None: 6) and "mart" (None: 5), of PC in "pc" (None: 10); the others
+            have none.
         norm: "Linf" or "L2".
         ramp_epochs: epochs over which eps and alpha grow linearly to their values. Large balls need it: at eps 0.3 on
             MNIST training may otherwise stand at chance for long before it starts, or for ever.
         validate_every: epochs from one measurement of robust accuracy to the next; the last epoch is always measured.
+        margin: xi of PC in "pc", in (0, 1]. None: 0.995. With 1 PC is K / (K - 1) times the mean absolute error.
+        clean_share: s in "pc", in [0, 1]. None: 0. Where it and `kl_weight` are 0 the loss needs no clean logits.
+        kl_weight: kappa in "pc". None: 0.
+        logit_weight: lambda in "pc", where LC needs PC beside it. None: 0.
 
     Example:
         >>> config = AdversarialConfig("trades", eps=8 / 255).resolved()
@@ -89,6 +103,10 @@ class AdversarialConfig:
     norm: Norm = "Linf"
     ramp_epochs: int = 0
     validate_every: int = 1
+    margin: float | None = None
+    clean_share: float | None = None
+    kl_weight: float | None = None
+    logit_weight: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)
@@ -111,8 +129,7 @@ class AdversarialConfig:
             check_count("steps", self.steps)
         if self.objective not in (None, KL):
             directed(self.objective, targeted=False)
-        if self.beta is not None:
-            check_number("beta", self.beta)
+        self._check_weights()
         self._check_together()
         if self.alpha is not None:
             warn_if_unreachable(self.largest_eps, self.alpha, self.steps or _METHODS[self.method].steps, "alpha")
@@ -125,13 +142,28 @@ class AdversarialConfig:
     @property
     def clean(self) -> bool:
         """Whether the loss needs the logits of the clean images."""
-        return _METHODS[self.method].clean
+        if self.method == "pc":
+            return self.weights["clean_share"] > 0 or self.weights["kl_weight"] > 0
+        return self.method in ("mix", "trades", "mart")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The numbers that the method's loss takes, by name, with every None filled in.
+
+        Example:
+            >>> AdversarialConfig("mart").weights
+            {'beta': 5.0}
+        """
+        usual = _METHODS[self.method].weights
+        return {name: value if getattr(self, name) is None else getattr(self, name) for name, value in usual.items()}
 
     def resolved(self) -> "AdversarialConfig":
         """The same with every None filled in."""
         usual = _METHODS[self.method]
         steps = self.steps or usual.steps
-        alpha = 1.25 * self.largest_eps if self.method == "fast" else self.largest_eps / min(steps, 4)
+        weights: dict[str, Any] = {**self.weights}
+        one_step = self.method in ("fast", "pc") and steps == 1 and self.random_start
+        alpha = 1.25 * self.largest_eps if one_step else self.largest_eps / min(steps, 4)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnreachableWarning)  # said when `self` was made
             return replace(
@@ -139,12 +171,13 @@ class AdversarialConfig:
                 steps=steps,
                 alpha=alpha if self.alpha is None else self.alpha,
                 objective=self.objective or usual.objective,
-                beta=usual.beta if self.beta is None else self.beta,
+                **weights,
             )
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "eps": list(self.eps) if isinstance(self.eps, tuple) else self.eps}
+        content = {**asdict(self), "eps": list(self.eps) if isinstance(self.eps, tuple) else self.eps}
+        return {name: value for name, value in content.items() if name not in _LATER or value is not None}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "AdversarialConfig":
@@ -161,6 +194,21 @@ class AdversarialConfig:
             raise ValueError(f"Expected `eps` to be a number or (low, high), but got {self.eps!r}.")
         return self.eps
 
+    def _check_weights(self) -> None:
+        """Refuse a number that the method's loss does not take, or that has no meaning there."""
+        for name in _PC_WEIGHTS:
+            value = getattr(self, name)
+            users = [method for method, usual in _METHODS.items() if name in usual.weights]
+            if value is not None and self.method not in users:
+                listed = " or ".join(f'"{method}"' for method in users)
+                raise ValueError(
+                    f'Expected `{name}` to be used with method {listed}, but got {value!r} for "{self.method}".'
+                )
+        if self.method == "pc":
+            check_pc_weights(**self.weights)
+        elif self.beta is not None:
+            check_number("beta", self.beta)
+
     def _check_together(self) -> None:
         """Refuse what fits one by one but not together."""
         if self.method == "fast" and (self.steps not in (None, 1) or not self.random_start):
@@ -168,10 +216,6 @@ class AdversarialConfig:
                 'Expected method "fast" to take 1 step from a random start, '
                 f"but got steps={self.steps!r} and random_start={self.random_start!r}. "
                 'With several steps it is method "madry".'
-            )
-        if self.beta is not None and _METHODS[self.method].beta is None:
-            raise ValueError(
-                f'Expected `beta` to be used with method "trades" or "mart", but got {self.beta!r} for "{self.method}".'
             )
         if (self.objective or _METHODS[self.method].objective) == KL and not self.random_start:
             raise ValueError(
@@ -190,14 +234,16 @@ ADVERSARIAL_PRESETS: dict[str, AdversarialConfig] = {
     "trades": AdversarialConfig("trades", eps=8 / 255, alpha=2 / 255, steps=10, beta=6.0),
     "mart": AdversarialConfig("mart", eps=8 / 255, alpha=2 / 255, steps=10, beta=5.0),
     "fast": AdversarialConfig("fast", eps=8 / 255, alpha=10 / 255),
+    "pc": AdversarialConfig("pc", eps=8 / 255, alpha=2 / 255, steps=7, beta=10.0),
+    "pc-fast": AdversarialConfig("pc", eps=8 / 255, alpha=10 / 255, steps=1, beta=10.0),
 }
 
 
 def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
     """A recipe by name, with changes.
 
-    Changing `eps` drops the recipe's `alpha`, and changing `method` also its `steps`, `objective` and `beta`, unless
-    they are given too: they belonged to the old value, and go back to what the method uses.
+    Changing `eps` or `steps` drops the recipe's `alpha`, and changing `method` also its `steps`, `objective` and the
+    numbers of its loss, unless they are given too: they belonged to the old value, and go back to what the method uses.
 
     Example:
         >>> adversarial_preset("trades", eps=0.1).resolved().alpha
@@ -211,5 +257,5 @@ def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
     if "eps" in changes or "steps" in changes:
         dropped["alpha"] = None
     if "method" in changes:
-        dropped.update(alpha=None, steps=None, objective=None, beta=None, random_start=True)
+        dropped.update(alpha=None, steps=None, objective=None, random_start=True, **dict.fromkeys(_PC_WEIGHTS))
     return replace(ADVERSARIAL_PRESETS[name], **{**dropped, **changes})

@@ -10,7 +10,7 @@ from pclc.attacks.frozen import frozen
 from pclc.execution import Execution
 from pclc.training.adversarial import AdversarialConfig
 from pclc.training.crafting import craft
-from pclc.training.robust_losses import Criterion, mart_loss, mix_loss, trades_loss
+from pclc.training.robust_losses import Criterion, mart_loss, mix_loss, pc_adversarial_loss, trades_loss
 
 
 class Batch(NamedTuple):
@@ -71,19 +71,29 @@ def adversarial_loss(
         with execution.arithmetic():
             with frozen(model):
                 x_adv = craft(attacked, batch.x, batch.y, batch.place, batch.epoch, config, seed)
-            if not config.clean:
-                logits = forward(x_adv)
-                return criterion(logits, batch.y), logits
-            both = torch.cat([batch.x, x_adv]).contiguous(memory_format=execution.memory_format)
-            clean, adversarial = forward(both).chunk(2)
+            clean: Tensor | None
+            if config.clean:
+                both = torch.cat([batch.x, x_adv]).contiguous(memory_format=execution.memory_format)
+                clean, adversarial = forward(both).chunk(2)
+            else:
+                clean, adversarial = None, forward(x_adv)
             return _combined(config, criterion, clean, adversarial, batch.y), adversarial
 
     return loss
 
 
-def _combined(config: AdversarialConfig, criterion: Criterion, clean: Tensor, adversarial: Tensor, y: Tensor) -> Tensor:
-    if config.method == "mix":
-        return mix_loss(clean, adversarial, y, criterion)
-    assert config.beta is not None
-    weighted = trades_loss if config.method == "trades" else mart_loss
-    return weighted(clean, adversarial, y, criterion, config.beta)
+# The other methods' loss is the criterion on the adversarial images.
+_LOSSES: dict[str, Callable[..., Tensor]] = {
+    "mix": mix_loss,
+    "trades": trades_loss,
+    "mart": mart_loss,
+    "pc": pc_adversarial_loss,
+}
+
+
+def _combined(
+    config: AdversarialConfig, criterion: Criterion, clean: Tensor | None, adversarial: Tensor, y: Tensor
+) -> Tensor:
+    if config.method not in _LOSSES:
+        return criterion(adversarial, y)
+    return _LOSSES[config.method](clean, adversarial, y, criterion, **config.weights)

@@ -25,7 +25,7 @@ _PHASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 LOSSES = tuple(_PHASES)
 
 # Fields that came later. They are written down only where they say something, so that older runs keep their hash.
-_LATER = ("optimizer", "momentum", "schedule", "warm_up_share", "ema", "adversarial")
+_LATER = ("optimizer", "momentum", "schedule", "warm_up_share", "ema", "adversarial", "label_smoothing")
 _MOMENTUM = 0.9
 
 
@@ -69,6 +69,8 @@ class TrainConfig:
         warm_up_share: see there; not to be confused with the phase of `warm_up_epochs`.
         ema: decay a step of averaged weights, such as 0.999, which are then what is measured and saved; 0: no average.
         adversarial: adversarial training, in both phases; held with every number filled in. None: on clean images.
+            Method "pc" has PC in it, and its own `margin` and `logit_weight`: it takes loss="ce" in a single phase.
+        label_smoothing: of cross-entropy, in [0, 1): the target is 1 - s for the true class, plus s / K for each.
     """
 
     loss: LossName = "pc-lc"
@@ -91,6 +93,7 @@ class TrainConfig:
     warm_up_share: float = 0.3
     ema: float = 0.0
     adversarial: AdversarialConfig | None = None
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists
@@ -119,6 +122,7 @@ class TrainConfig:
             "schedule": (self.schedule in ("step", "cosine"), "step or cosine"),
             "warm_up_share": (0 <= self.warm_up_share < 1, "in [0, 1)"),
             "ema": (0 <= self.ema < 1, "in [0, 1)"),
+            "label_smoothing": (0 <= self.label_smoothing < 1, "in [0, 1)"),
         }
         for name, (holds, expected) in expectations.items():
             if not holds:
@@ -127,6 +131,24 @@ class TrainConfig:
             raise ValueError(
                 f'Expected optimizer="sgd" with a momentum, but got momentum={self.momentum!r} for "{self.optimizer}".'
             )
+        if self.label_smoothing and not any("ce" in phase.criteria for phase in self.phases):
+            raise ValueError(
+                "Expected `label_smoothing` to be used with cross-entropy, "
+                f"but got {self.label_smoothing!r} for {self.loss!r}."
+            )
+        if self.adversarial is not None and self.adversarial.method == "pc":
+            self._check_pc()
+
+    def _check_pc(self) -> None:
+        """Refuse settings that method "pc" would not use."""
+        numbers = {field.name: field.default for field in fields(self) if field.name in ("margin", "logit_weight")}
+        for name, needed in {"loss": "ce", "warm_up_epochs": 0, **numbers}.items():
+            if getattr(self, name) != needed:
+                place = ", as that of PC belongs to `adversarial`" if name in numbers else ""
+                raise ValueError(
+                    f'Expected `{name}` to be {needed!r} in adversarial training with method "pc"{place}, '
+                    f"but got {getattr(self, name)!r}."
+                )
 
     @property
     def resolved_momentum(self) -> float:
@@ -148,7 +170,7 @@ class TrainConfig:
     def criterion(self, name: str) -> nn.Module:
         """The criterion of that name with this configuration's numbers."""
         if name == "ce":
-            return nn.CrossEntropyLoss()
+            return nn.CrossEntropyLoss(label_smoothing=self.label_smoothing)
         if name == "gce":
             return GuidedComplementEntropy(self.alpha)
         if name == "complement":

@@ -10,6 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pclc.attacks.validate import check_number
+from pclc.losses.functional import pc_loss
+
 Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -59,6 +62,86 @@ def mart_loss(
     log_without_rival = z.scatter(1, rival, -torch.inf).logsumexp(1) - z.logsumexp(1)
     doubt = 1 - _full(clean).softmax(1).gather(1, y[:, None]).squeeze(1)
     return criterion(adversarial, y) - log_without_rival.mean() + beta * (doubt * kl_rows(clean, adversarial)).mean()
+
+
+def pc_adversarial_loss(
+    clean: Tensor | None,
+    adversarial: Tensor,
+    y: Tensor,
+    criterion: Criterion = F.cross_entropy,
+    beta: float = 10.0,
+    *,
+    margin: float = 0.995,
+    clean_share: float = 0.0,
+    kl_weight: float = 0.0,
+    logit_weight: float = 0.0,
+) -> Tensor:
+    r"""PC beside a criterion on the adversarial images; three more numbers bring in the clean ones, KL and LC.
+
+    $$(1 - s)\, L(z', y) + s\, L(z, y) + \beta\, \text{PC}(z', y)
+    + \kappa\, \text{KL}(f \| f') + \lambda\, \text{LC}(z', y)$$
+
+    PC and LC are those of :func:`pclc.functional.pc_loss`, PC averaged over the false classes. PC is bounded: it pulls
+    on samples near the boundary and lets go of hopeless ones, which is why it needs a criterion beside it.
+
+    The relatives are settings of it. `clean_share=1` with `kl_weight` is TRADES with PC. `margin=1` is the mean
+    absolute error, exactly: then every false class violates the margin, and
+    $\text{PC} = \frac{1}{K - 1} \sum_{k \neq y} (f'_k + 1 - f'_y) = \frac{K}{K - 1} (1 - f'_y)$.
+
+    Args:
+        clean: (N, K) logits of the images as they are; None where `clean_share` and `kl_weight` are 0.
+        adversarial: (N, K) logits of the adversarial images.
+        y: (N,) true classes.
+        criterion: L.
+        beta: weight of PC.
+        margin: $\xi$ of PC, in (0, 1].
+        clean_share: s, in [0, 1]; 0 leaves L to the adversarial images, 1 to the clean ones.
+        kl_weight: $\kappa$; gradients flow through both arguments of KL.
+        logit_weight: $\lambda$; above 0 only with PC, which LC constrains.
+
+    Example:
+        >>> adversarial, y = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([0])
+        >>> pc_adversarial_loss(None, adversarial, y), F.cross_entropy(adversarial, y)
+        (tensor(6.8597), tensor(0.5514))
+    """
+    check_pc_weights(beta, margin, clean_share, kl_weight, logit_weight)
+    if clean is None and (clean_share or kl_weight):
+        raise ValueError(
+            "Expected `clean` to be logits where `clean_share` or `kl_weight` is above 0, "
+            f"but got None with clean_share={clean_share} and kl_weight={kl_weight}."
+        )
+    terms = []
+    if clean_share < 1:
+        terms.append((1 - clean_share) * criterion(adversarial, y))
+    if clean is not None and clean_share:
+        terms.append(clean_share * criterion(clean, y))
+    if beta:  # PC and LC in one go
+        relative = logit_weight / beta
+        terms.append(beta * pc_loss(adversarial, y, margin=margin, logit_weight=relative, average_classes=True))
+    if clean is not None and kl_weight:
+        terms.append(kl_weight * kl_rows(clean, adversarial).mean())
+    return sum(terms[1:], terms[0])
+
+
+def check_pc_weights(beta: float, margin: float, clean_share: float, kl_weight: float, logit_weight: float) -> None:
+    """Refuse numbers of :func:`pc_adversarial_loss` without meaning."""
+    numbers = {"beta": beta, "clean_share": clean_share, "kl_weight": kl_weight, "logit_weight": logit_weight}
+    for name, value in {**numbers, "margin": margin}.items():
+        check_number(name, value, positive=name == "margin")
+    if margin > 1:
+        raise ValueError(f"Expected `margin` to be in (0, 1], but got {margin!r}.")
+    if clean_share > 1:
+        raise ValueError(f"Expected `clean_share` to be in [0, 1], but got {clean_share!r}.")
+    if logit_weight and not beta:
+        raise ValueError(
+            f"Expected `beta` to be above 0 where `logit_weight` is, but got beta={beta!r} and "
+            f"logit_weight={logit_weight!r}."
+        )
+    if clean_share == 1 and not (beta or kl_weight):
+        raise ValueError(
+            "Expected `beta` or `kl_weight` to be above 0 with clean_share=1, where the adversarial examples count "
+            "nowhere else, but got 0 for both."
+        )
 
 
 def _full(logits: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from pclc import __version__
 from pclc.files import replace_atomically, write_atomically
+from pclc.version import __version__
 
 VERSION = 1
 
