@@ -1,0 +1,262 @@
+"""Claims in words as predicates over figures: how many comparisons a claim makes, and in which it fails.
+
+The same predicates judge our results and the paper's own tables. Figures are named by (experiment, data set, column,
+row), rows by the attack and its parameter ("pgd 0.1"). Data sets and rows are chosen by patterns such as "pgd *". A
+comparison is made only where both of its figures are there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from statistics import mean
+
+Figures = Mapping[tuple[str, str, str, str], float]
+ANY = ("*",)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of a claim.
+
+    Attributes:
+        held: comparisons in which it holds.
+        of: comparisons that could be made.
+        share: of the comparisons that has to hold.
+        exceptions: those that do not, in words.
+    """
+
+    held: int
+    of: int
+    share: float
+    exceptions: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether enough comparisons hold; None where there was nothing to compare."""
+        return self.held >= self.share * self.of if self.of else None
+
+
+def above(
+    figures: Figures,
+    *,
+    experiment: str,
+    column: str,
+    than: str,
+    rows: Sequence[str] = ANY,
+    datasets: Sequence[str] = ANY,
+    share: float = 1.0,
+) -> Finding:
+    """A column is above another one in every row, or in a share of them.
+
+    Example:
+        >>> figures = {("table1", "mnist", "pc-lc", "pgd 0.1"): 72.3, ("table1", "mnist", "ce", "pgd 0.1"): 49.0}
+        >>> above(figures, experiment="table1", column="pc-lc", than="ce")
+        Finding(held=1, of=1, share=1.0, exceptions=())
+    """
+    pairs = _pairs(figures, experiment, column, than, rows, datasets)
+    return _finding(((f"{place}: {one} and {other}", one > other) for place, one, other in pairs), share)
+
+
+def near(
+    figures: Figures,
+    *,
+    experiment: str,
+    column: str,
+    than: str,
+    within: float,
+    rows: Sequence[str] = ANY,
+    datasets: Sequence[str] = ANY,
+) -> Finding:
+    """A column is at most `within` below another one."""
+    pairs = _pairs(figures, experiment, column, than, rows, datasets)
+    return _finding((f"{place}: {one} and {other}", one >= other - within) for place, one, other in pairs)
+
+
+def gains_more(
+    figures: Figures,
+    *,
+    experiment: str,
+    column: str,
+    than: str,
+    rows: Sequence[str] = ANY,
+    datasets: Sequence[str] = ANY,
+    less_rows: Sequence[str] = ANY,
+    less_datasets: Sequence[str] = ANY,
+) -> Finding:
+    """The mean gain of a column over another one is larger in `rows` and `datasets` than in the `less_` ones."""
+    means = []
+    for chosen_rows, chosen_datasets in ((rows, datasets), (less_rows, less_datasets)):
+        pairs = list(_pairs(figures, experiment, column, than, chosen_rows, chosen_datasets))
+        if not pairs:
+            return _finding([])
+        means.append(mean(one - other for _, one, other in pairs))
+    more, less = means
+    return _finding([(f"mean gain {more:.4g} and {less:.4g}", more > less)])
+
+
+def at_least(
+    figures: Figures,
+    *,
+    experiment: str,
+    column: str,
+    limit: float,
+    rows: Sequence[str] = ANY,
+    datasets: Sequence[str] = ANY,
+    share: float = 1.0,
+) -> Finding:
+    """Every figure, or a share of them, is at least `limit`."""
+    chosen = _select(figures, experiment, column, rows, datasets)
+    return _finding(((_place(place, value), value >= limit) for place, value in chosen.items()), share)
+
+
+def at_most(
+    figures: Figures,
+    *,
+    experiment: str,
+    column: str,
+    limit: float,
+    rows: Sequence[str] = ANY,
+    datasets: Sequence[str] = ANY,
+) -> Finding:
+    """Every figure is at most `limit`."""
+    chosen = _select(figures, experiment, column, rows, datasets)
+    return _finding((_place(place, value), value <= limit) for place, value in chosen.items())
+
+
+def iterative_stronger(
+    figures: Figures,
+    *,
+    experiment: str,
+    column: str,
+    attacks: Sequence[str] = ("bim", "pgd", "mim"),
+    one_step: str = "fgsm",
+) -> Finding:
+    """No iterative attack leaves more accuracy than the one-step attack with the same eps."""
+    return _matched(figures, (experiment, one_step), [(experiment, attack) for attack in attacks], column)
+
+
+def transfer_weaker(
+    figures: Figures, *, experiment: str, white_box: str, column: str, attacks: Sequence[str], prefix: str = ""
+) -> Finding:
+    """No attack by transfer leaves less accuracy than the same attack on the model itself.
+
+    Args:
+        figures: by name.
+        experiment: the one with the attacks by transfer.
+        white_box: the one with the attacks on the model itself.
+        column: the loss.
+        attacks: such as "pgd".
+        prefix: what rows of attacks by transfer have before the name of the attack.
+    """
+    findings = [_matched(figures, (experiment, prefix + attack), [(white_box, attack)], column) for attack in attacks]
+    return _together(findings)
+
+
+def falls_with_eps(
+    figures: Figures, *, experiment: str, column: str, attacks: Sequence[str], datasets: Sequence[str] = ANY
+) -> Finding:
+    """Accuracy does not rise from one eps to the next."""
+    findings = []
+    for attack in attacks:
+        for dataset, series in _series(figures, experiment, column, f"{attack} *", datasets).items():
+            findings.append(
+                _finding(
+                    (f"{dataset} {attack} {low} to {high}: {before} to {after}", before >= after)
+                    for (low, before), (high, after) in pairwise(series)
+                )
+            )
+    return _together(findings)
+
+
+def rises_with_eps(
+    figures: Figures, *, experiment: str, column: str, rows: str, datasets: Sequence[str] = ANY
+) -> Finding:
+    """The mean over the upper half of the eps is above the mean over the lower half."""
+    comparisons = []
+    for dataset, series in _series(figures, experiment, column, rows, datasets).items():
+        if len(series) > 1:
+            half = len(series) // 2
+            low, high = mean(value for _, value in series[:half]), mean(value for _, value in series[-half:])
+            comparisons.append((f"{dataset} {rows}: {low:.3g} to {high:.3g}", high > low))
+    return _finding(comparisons)
+
+
+CHECKS: dict[str, Callable[..., Finding]] = {
+    check.__name__: check
+    for check in (
+        above,
+        near,
+        gains_more,
+        at_least,
+        at_most,
+        iterative_stronger,
+        transfer_weaker,
+        falls_with_eps,
+        rises_with_eps,
+    )
+}
+
+
+def _finding(comparisons: Iterable[tuple[str, bool]], share: float = 1.0) -> Finding:
+    made = list(comparisons)
+    exceptions = tuple(text for text, holds in made if not holds)
+    return Finding(len(made) - len(exceptions), len(made), share, exceptions)
+
+
+def _together(findings: Sequence[Finding]) -> Finding:
+    return Finding(
+        sum(finding.held for finding in findings),
+        sum(finding.of for finding in findings),
+        1.0,
+        tuple(text for finding in findings for text in finding.exceptions),
+    )
+
+
+def _select(
+    figures: Figures, experiment: str, column: str, rows: Sequence[str], datasets: Sequence[str]
+) -> dict[tuple[str, str], float]:
+    """The chosen figures by data set and row."""
+    return {
+        (dataset, row): value
+        for (where, dataset, which, row), value in figures.items()
+        if (where, which) == (experiment, column)
+        and any(fnmatchcase(row, pattern) for pattern in rows)
+        and any(fnmatchcase(dataset, pattern) for pattern in datasets)
+    }
+
+
+def _pairs(
+    figures: Figures, experiment: str, column: str, than: str, rows: Sequence[str], datasets: Sequence[str]
+) -> Iterator[tuple[str, float, float]]:
+    others = _select(figures, experiment, than, rows, datasets)
+    for place, value in _select(figures, experiment, column, rows, datasets).items():
+        if place in others:
+            yield " ".join(place), value, others[place]
+
+
+def _matched(figures: Figures, weaker: tuple[str, str], stronger: Sequence[tuple[str, str]], column: str) -> Finding:
+    """Compare attacks, each as (experiment, name), with another one at every eps that both have."""
+    experiment, name = weaker
+    comparisons = []
+    for (dataset, row), left in _select(figures, experiment, column, (f"{name} *",), ANY).items():
+        eps = row.removeprefix(f"{name} ")
+        for where, attack in stronger:
+            other = figures.get((where, dataset, column, f"{attack} {eps}"))
+            if other is not None:
+                comparisons.append((f"{dataset} {row}: {left}, {attack} {other}", other <= left))
+    return _finding(comparisons)
+
+
+def _series(
+    figures: Figures, experiment: str, column: str, rows: str, datasets: Sequence[str]
+) -> dict[str, list[tuple[float, float]]]:
+    """(eps, figure) in the order of eps, by data set; eps is the second word of the row."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for (dataset, row), value in _select(figures, experiment, column, (rows,), datasets).items():
+        series.setdefault(dataset, []).append((float(row.split()[1]), value))
+    return {dataset: sorted(points) for dataset, points in series.items()}
+
+
+def _place(place: tuple[str, str], value: float) -> str:
+    return f"{' '.join(place)}: {value}"

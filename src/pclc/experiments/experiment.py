@@ -1,0 +1,364 @@
+"""Experiments as data: what is trained, attacked and analysed for a table or a figure of the paper."""
+
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pclc.attacks import Attack, UnreachableWarning, parse_attack
+from pclc.data import dataset_names
+from pclc.experiments.published import PublishedFigure, load_published
+from pclc.experiments.toml import check_keys, read_toml
+from pclc.models import model_names
+from pclc.training import TrainConfig, adversarial_preset, paper_config
+from pclc.training.run_directory import config_hash
+
+# What stands for a loss in each variant: the formulas as printed, or as in the authors' code.
+VARIANTS: dict[str, dict[str, str]] = {"paper": {}, "authors": {"pc-lc": "pc-lc-authors"}}
+ANALYSES = ("ranks", "embedding", "gaps", "histograms", "confusion")
+
+# Part of every hash. A change of the code that changes results under the same settings has to raise it.
+_RESULTS_VERSION = 1
+
+
+@dataclass(frozen=True)
+class NamedAttack:
+    """An attack in text form with the name of its row.
+
+    Attributes:
+        name: "pgd 0.1".
+        text: as `pclc.attacks.parse_attack` reads it.
+        transfer: crafted on the substitute, and only then shown to the model.
+    """
+
+    name: str
+    text: str
+    transfer: bool = False
+
+    @property
+    def attack(self) -> Attack:
+        """The attack itself, without its substitute."""
+        with warnings.catch_warnings():
+            # Budgets that cannot reach eps are meant here: they are what the paper states.
+            warnings.simplefilter("ignore", UnreachableWarning)
+            return parse_attack(self.text)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is computed of a model besides accuracies.
+
+    Attributes:
+        kind: one of `ANALYSES`.
+        attacks: for "ranks" one for each attack and eps of the grid.
+        examples: how many test images, from the first on; None: all.
+    """
+
+    kind: str
+    attacks: tuple[NamedAttack, ...] = ()
+    examples: int | None = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """One model: data, network and recipe, which with its seed decide the weights."""
+
+    dataset: str
+    model: str
+    config: TrainConfig
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"dataset": self.dataset, "model": self.model, "train": self.config.as_dict()}
+
+    @property
+    def hash(self) -> str:
+        """Sixteen digits that stand for it."""
+        return config_hash({"results": _RESULTS_VERSION, **self.as_dict()})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model and all that is asked of it; independent of every other cell.
+
+    Attributes:
+        training: of the model.
+        column: of the table.
+        variant: "paper" or "authors".
+        published_column: of the paper's table, with which it is compared.
+        attacks: rows of the table besides "clean", on all test images, with random numbers from the training's seed.
+        analyses: what else is computed.
+        substitute: on which attacks with `transfer` are crafted.
+    """
+
+    training: Training
+    column: str
+    variant: str
+    published_column: str
+    attacks: tuple[NamedAttack, ...] = ()
+    analyses: tuple[Analysis, ...] = ()
+    substitute: Training | None = None
+
+    @property
+    def hash(self) -> str:
+        """Sixteen digits that stand for everything that decides the result; names of rows and columns do not."""
+        return config_hash(
+            {
+                "results": _RESULTS_VERSION,
+                "training": self.training.as_dict(),
+                "attacks": sorted([attack.text, attack.transfer] for attack in self.attacks),
+                "analyses": [
+                    [analysis.kind, analysis.examples, [attack.text for attack in analysis.attacks]]
+                    for analysis in self.analyses
+                ],
+                "substitute": self.substitute and self.substitute.as_dict(),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A column: a loss, with adversarial training by a recipe's name, with changes of the training configuration."""
+
+    column: str
+    loss: str
+    published_column: str
+    adversarial: str | None
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Data sets that share network, seeds and attacks."""
+
+    datasets: tuple[str, ...]
+    model: str
+    seeds: tuple[int, ...]
+    arms: tuple[Arm, ...]
+    attacks: tuple[NamedAttack, ...]
+    extra: tuple[NamedAttack, ...]
+    analyses: tuple[Analysis, ...]
+    substitute: str | None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure.
+
+    Attributes:
+        name: "table1", ...
+        title: what it shows.
+        published: name of the paper's table whose rows `attacks` are, or None.
+        groups: what is run.
+    """
+
+    name: str
+    title: str
+    published: str | None
+    groups: tuple[Group, ...]
+
+    def figure(self, cell: Cell, row: str) -> PublishedFigure | None:
+        """The published figure for a row ("clean" or the name of an attack) of a cell, where there is one."""
+        return _figures(self.published).get((cell.training.dataset, cell.published_column, row))
+
+    def cells(
+        self,
+        datasets: Collection[str] | None = None,
+        columns: Collection[str] | None = None,
+        seeds: Collection[int] | None = None,
+        variant: str = "paper",
+    ) -> list[Cell]:
+        """The cells, all or those that are chosen.
+
+        Args:
+            datasets: names; None: all of the experiment.
+            columns: names; None: all.
+            seeds: instead of the experiment's own.
+            variant: "paper": PC-LC as printed; "authors": as in the authors' code.
+
+        Example:
+            >>> cells = load_experiment("gaps").cells(datasets=["cifar100"], seeds=[0])
+            >>> [(cell.column, cell.training.model, cell.training.config.epochs) for cell in cells]
+            [('ce', 'resnet56', 150), ('pc-lc', 'resnet56', 150), ('pc', 'resnet56', 150)]
+        """
+        if variant not in VARIANTS:
+            raise ValueError(f"Expected `variant` to be one of {', '.join(VARIANTS)}, but got {variant!r}.")
+        _check_choice("datasets", datasets, [name for group in self.groups for name in group.datasets], self.name)
+        _check_choice("columns", columns, [arm.column for group in self.groups for arm in group.arms], self.name)
+        return [
+            _cell(group, dataset, arm, seed, variant)
+            for group in self.groups
+            for dataset in group.datasets
+            if datasets is None or dataset in datasets
+            for arm in group.arms
+            if columns is None or arm.column in columns
+            for seed in (group.seeds if seeds is None else seeds)
+        ]
+
+
+def experiment_names() -> tuple[str, ...]:
+    """The experiments that come with the package.
+
+    Example:
+        >>> experiment_names()[:3]
+        ('figure1', 'figure2', 'figure3')
+    """
+    folder = files("pclc.experiments") / "definitions"
+    return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))
+
+
+@cache
+def load_experiment(name: str) -> Experiment:
+    """An experiment by name.
+
+    Example:
+        >>> load_experiment("figure3").groups[0].analyses[1].attacks[0].text
+        'fgsm(eps=0.3, stop="never")'
+    """
+    if name not in experiment_names():
+        raise ValueError(f"Expected `name` to be one of {', '.join(experiment_names())}, but got {name!r}.")
+    return parse_experiment(name, read_toml("definitions", name))
+
+
+def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
+    """The experiment that the content of a file describes; anything that is not understood is refused."""
+    check_keys(content, name, required={"title": str, "groups": list}, optional={"published": str})
+    groups = tuple(_group(group, f"a group of {name}") for group in content["groups"])
+    experiment = Experiment(name, content["title"], content.get("published"), groups)
+    for group in groups:
+        _check_published(experiment, group)
+    experiment.cells()  # every training configuration is made once, so that a wrong one is refused here
+    return experiment
+
+
+def _group(content: Mapping[str, Any], where: str) -> Group:
+    check_keys(
+        content,
+        where,
+        required={"datasets": list, "model": str, "seeds": int, "arms": list},
+        optional={
+            "eps": list,
+            "attacks": dict,
+            "transfer": dict,
+            "extra": dict,
+            "analyses": list,
+            "substitute": str,
+        },
+    )
+    for dataset in content["datasets"]:
+        _check_one("datasets", dataset, dataset_names(), where)
+    for key in ("model", "substitute"):
+        if key in content:
+            _check_one(key, content[key], model_names(), where)
+    if content["seeds"] < 1:
+        raise ValueError(f"Expected `seeds` of {where} to be at least 1, but got {content['seeds']}.")
+    if ("transfer" in content) != ("substitute" in content):
+        raise ValueError(f"Expected {where} to have `transfer` and `substitute` together, but it has only one.")
+    eps = content.get("eps", [])
+    attacks = (*_attacks(content, "attacks", eps, where), *_attacks(content, "transfer", eps, where))
+    extra = _attacks(content, "extra", eps, where)
+    names = [attack.name for attack in (*attacks, *extra)]
+    repeated = {name for name in names if names.count(name) > 1 or name == "clean"}
+    if repeated:
+        raise ValueError(f"Expected each row of {where} once, but got {', '.join(sorted(repeated))} again.")
+    return Group(
+        datasets=tuple(content["datasets"]),
+        model=content["model"],
+        seeds=tuple(range(content["seeds"])),
+        arms=tuple(_arm(arm, f"an arm of {where}") for arm in content["arms"]),
+        attacks=attacks,
+        extra=extra,
+        analyses=tuple(_analysis(analysis, f"an analysis of {where}") for analysis in content.get("analyses", [])),
+        substitute=content.get("substitute"),
+    )
+
+
+def _arm(content: Mapping[str, Any], where: str) -> Arm:
+    optional = {"published_column": str, "adversarial": str, "train": dict}
+    check_keys(content, where, required={"column": str, "loss": str}, optional=optional)
+    return Arm(
+        column=content["column"],
+        loss=content["loss"],
+        published_column=content.get("published_column", content["column"]),
+        adversarial=content.get("adversarial"),
+        changes=content.get("train", {}),
+    )
+
+
+def _analysis(content: Mapping[str, Any], where: str) -> Analysis:
+    check_keys(content, where, required={"kind": str}, optional={"eps": list, "attacks": dict, "examples": int})
+    _check_one("kind", content["kind"], ANALYSES, where)
+    return Analysis(
+        content["kind"], _attacks(content, "attacks", content.get("eps", []), where), content.get("examples")
+    )
+
+
+def _attacks(content: Mapping[str, Any], key: str, eps: list[float], where: str) -> tuple[NamedAttack, ...]:
+    """The attacks of a table of names and texts; those with {eps} in their name once for each eps."""
+    attacks = []
+    for name, text in content.get(key, {}).items():
+        if not isinstance(text, str):
+            raise ValueError(f"Expected `{name}` of {where} to be an attack in text form, but got {text!r}.")
+        for value in eps if "{eps}" in name else [""]:
+            row, filled = (part.replace("{eps}", str(value)) for part in (name, text))
+            attack = NamedAttack(row, filled, transfer=key == "transfer")
+            try:
+                attack.attack  # noqa: B018  # made once, so that a wrong text is refused here
+            except ValueError as error:
+                raise ValueError(f"`{attack.name}` of {where}: {error}") from error
+            attacks.append(attack)
+    return tuple(attacks)
+
+
+def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str) -> Cell:
+    changes = dict(arm.changes)
+    if arm.adversarial is not None:
+        changes["adversarial"] = adversarial_preset(arm.adversarial)
+    loss = VARIANTS[variant].get(arm.loss, arm.loss)
+    training = Training(dataset, group.model, paper_config(dataset, loss=loss, seed=seed, **changes))
+    substitute = group.substitute and Training(dataset, group.substitute, paper_config(dataset, loss="ce", seed=seed))
+    return Cell(
+        training=training,
+        column=arm.column,
+        variant=variant,
+        published_column=arm.published_column,
+        attacks=(*group.attacks, *group.extra),
+        analyses=group.analyses,
+        substitute=substitute or None,
+    )
+
+
+def _check_published(experiment: Experiment, group: Group) -> None:
+    """Rows under `attacks` and `transfer` are the paper's, those under `extra` are not."""
+    if experiment.published is None:
+        return
+    figures = _figures(experiment.published)
+    for dataset in group.datasets:
+        for arm in group.arms:
+            place = f"{dataset}, {arm.published_column} of {experiment.published}"
+            for attack in group.attacks:
+                if (dataset, arm.published_column, attack.name) not in figures:
+                    raise ValueError(f"Expected a row that is published for {place}, but got {attack.name!r}.")
+            for attack in group.extra:
+                if (dataset, arm.published_column, attack.name) in figures:
+                    raise ValueError(f"Expected `extra` to be what is not published for {place}: {attack.name!r} is.")
+
+
+@cache
+def _figures(table: str | None) -> dict[tuple[str, str, str], PublishedFigure]:
+    figures = load_published(table) if table else ()
+    return {(figure.dataset, figure.column, figure.row): figure for figure in figures}
+
+
+def _check_one(key: str, value: object, choices: Collection[str], where: str) -> None:
+    if value not in choices:
+        raise ValueError(f"Expected `{key}` of {where} to be among {', '.join(choices)}, but got {value!r}.")
+
+
+def _check_choice(name: str, chosen: Collection[str] | None, known: list[str], experiment: str) -> None:
+    for value in chosen or ():
+        if value not in known:
+            listed = ", ".join(dict.fromkeys(known))
+            raise ValueError(f"Expected `{name}` to be among those of {experiment} ({listed}), but got {value!r}.")

@@ -1,0 +1,89 @@
+"""Each check of a claim, on figures made for it."""
+
+from pclc.analysis.claims import (
+    above,
+    at_least,
+    at_most,
+    falls_with_eps,
+    gains_more,
+    iterative_stronger,
+    near,
+    rises_with_eps,
+    transfer_weaker,
+)
+
+T = "table1"
+
+
+def figures(**rows: dict[str, float]) -> dict[tuple[str, str, str, str], float]:
+    """Figures of one data set, by column."""
+    return {
+        (T, "mnist", column.replace("_", "-"), row): value
+        for column, values in rows.items()
+        for row, value in values.items()
+    }
+
+
+def test_above_and_near() -> None:
+    made = figures(pc_lc={"pgd 0.1": 5.0, "pgd 0.2": 3.0, "cw": 1.0}, ce={"pgd 0.1": 4.0, "pgd 0.2": 3.0, "fgsm": 9.0})
+    finding = above(made, experiment=T, column="pc-lc", than="ce")
+    assert (finding.held, finding.of, finding.holds) == (
+        1,
+        2,
+        False,
+    )  # equal is not above
+    assert finding.exceptions == ("mnist pgd 0.2: 3.0 and 3.0",)
+    assert above(made, experiment=T, column="pc-lc", than="ce", share=0.5).holds is True
+    assert above(made, experiment=T, column="pc-lc", than="ce", rows=["* 0.1"]).holds is True
+    assert above(made, experiment=T, column="pc-lc", than="ce", datasets=["svhn"]).holds is None
+    assert near(made, experiment=T, column="ce", than="pc-lc", within=1.0).holds is True
+    assert near(made, experiment=T, column="ce", than="pc-lc", within=0.9).holds is False
+
+
+def test_gains_more() -> None:
+    made = figures(pc_lc={"pgd 0.1": 9.0, "fgsm 0.1": 9.0}, ce={"pgd 0.1": 4.0, "fgsm 0.1": 5.0})
+    arguments = {"experiment": T, "column": "pc-lc", "than": "ce"}
+    assert gains_more(made, **arguments, rows=["pgd *"], less_rows=["fgsm *"]).holds is True
+    finding = gains_more(made, **arguments, rows=["fgsm *"], less_rows=["pgd *"])
+    assert (finding.holds, finding.exceptions) == (False, ("mean gain 4 and 5",))
+    assert gains_more(made, **arguments, rows=["cw"], less_rows=["pgd *"]).holds is None
+
+
+def test_limits() -> None:
+    made = figures(ce={"a": 5.0, "b": 6.0})
+    assert at_least(made, experiment=T, column="ce", limit=5.0).holds is True
+    assert at_least(made, experiment=T, column="ce", limit=5.5).held == 1
+    assert at_most(made, experiment=T, column="ce", limit=6.0).holds is True
+    assert at_most(made, experiment=T, column="ce", limit=5.5).exceptions == ("mnist b: 6.0",)
+
+
+def test_iterative_attacks() -> None:
+    made = figures(ce={"fgsm 0.1": 5.0, "pgd 0.1": 5.0, "mim 0.1": 6.0, "fgsm 0.2": 1.0, "pgd 0.3": 9.0})
+    finding = iterative_stronger(made, experiment=T, column="ce")
+    assert (finding.held, finding.of) == (1, 2)  # only equal eps are compared, and equal accuracy is not weaker
+    assert finding.exceptions == ("mnist fgsm 0.1: 5.0, mim 6.0",)
+
+
+def test_transfer() -> None:
+    made = {
+        ("black", "mnist", "ce", "pgd 0.1"): 5.0,
+        ("black", "mnist", "ce", "mim 0.1"): 5.0,
+        (T, "mnist", "ce", "pgd 0.1"): 4.0,
+        (T, "mnist", "ce", "mim 0.1"): 6.0,
+        ("both", "mnist", "ce", "transfer pgd 0.1"): 5.0,
+        ("both", "mnist", "ce", "pgd 0.1"): 7.0,
+    }
+    attacks = ["pgd", "mim"]
+    finding = transfer_weaker(made, experiment="black", white_box=T, column="ce", attacks=attacks)
+    assert (finding.held, finding.of, finding.exceptions) == (1, 2, ("mnist mim 0.1: 5.0, mim 6.0",))
+    one = transfer_weaker(made, experiment="both", white_box="both", column="ce", attacks=attacks, prefix="transfer ")
+    assert (one.held, one.of) == (0, 1)
+
+
+def test_growing_eps() -> None:
+    made = figures(ce={"pgd 0.1": 5.0, "pgd 0.12": 5.0, "pgd 0.3": 1.0, "mim 0.1": 1.0, "mim 1.0": 2.0})
+    falls = falls_with_eps(made, experiment=T, column="ce", attacks=["pgd", "mim"])
+    assert (falls.held, falls.of, falls.exceptions) == (2, 3, ("mnist mim 0.1 to 1.0: 1.0 to 2.0",))
+    assert rises_with_eps(made, experiment=T, column="ce", rows="mim *").holds is True
+    assert rises_with_eps(made, experiment=T, column="ce", rows="pgd *").holds is False
+    assert rises_with_eps(made, experiment=T, column="ce", rows="cw *").holds is None

@@ -1,0 +1,238 @@
+"""Experiments as data: complete, strict, and with hashes that mean what they say."""
+
+import copy
+import re
+import tomllib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pclc.experiments.experiment import (
+    Analysis,
+    Cell,
+    NamedAttack,
+    experiment_names,
+    load_experiment,
+    parse_experiment,
+)
+from pclc.experiments.published import TABLES, load_published
+from pclc.experiments.toml import read_toml
+
+NAMES = [
+    "figure1",
+    "figure2",
+    "figure3",
+    "gaps",
+    "masking",
+    "schedules",
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    "table5",
+]
+
+
+def test_names() -> None:
+    assert set(NAMES) <= set(experiment_names())
+    with pytest.raises(ValueError, match="Expected `name` to be one of figure1, figure2"):
+        load_experiment("table6")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_published_figure_has_its_cell_and_the_network_of_the_paper(table: str) -> None:
+    experiment = load_experiment(table)
+    found = {
+        (figure.dataset, figure.column, figure.row, figure.model == cell.training.model)
+        for cell in experiment.cells(seeds=[0])
+        for row in ["clean", *(attack.name for attack in cell.attacks)]
+        if (figure := experiment.figure(cell, row))
+    }
+    assert found == {(figure.dataset, figure.column, figure.row, True) for figure in load_published(table)}
+
+
+@pytest.mark.parametrize("table", TABLES[:5])
+def test_the_columns_that_the_paper_does_not_have(table: str) -> None:
+    for cell in load_experiment(table).cells(seeds=[0]):
+        eps = {attack.attack.eps for attack in cell.attacks if hasattr(attack.attack, "eps")}  # type: ignore[attr-defined]
+        standard = {attack.attack.eps for attack in cell.attacks if attack.text.startswith("autoattack")}  # type: ignore[attr-defined]
+        assert standard == eps
+        assert 8 / 255 in standard
+
+
+def test_table1_is_what_the_paper_states() -> None:
+    experiment = load_experiment("table1")
+    cells = experiment.cells()
+    assert len(cells) == 3 * 2 * 5 + 2 * 2 * 3
+    attacks = {attack.name: attack.attack for attack in cells[0].attacks}
+    assert str(attacks["pgd 0.3"]) == 'pgd(eps=0.3, alpha=0.01, steps=40, stop="never")'
+    assert str(attacks["bim 0.3"]) == 'bim(eps=0.3, alpha=0.03, steps=10, stop="never")'
+    assert str(attacks["mim 0.1"]) == 'mim(eps=0.1, alpha=0.01, steps=40, stop="never")'
+    assert str(attacks["cw 0.0"]) == 'cw(lr=0.001, steps=100, stop="never")'
+    configs = {cell.training.dataset: cell.training.config for cell in cells}
+    assert (configs["mnist"].warm_up_epochs, configs["mnist"].epochs) == (50, 50)
+    assert (configs["svhn"].warm_up_epochs, configs["svhn"].epochs) == (150, 150)
+    assert {(config.lr, config.batch_size, config.optimizer) for config in configs.values()} == {(0.01, 256, "adam")}
+    assert {(config.margin, config.logit_weight) for config in configs.values()} == {(0.995, 0.05)}
+
+
+def test_substitutes_and_adversarial_training() -> None:
+    black_box = load_experiment("table3").cells(seeds=[4])
+    substitutes = {cell.training.model: cell.substitute for cell in black_box}
+    assert {name: substitute and substitute.model for name, substitute in substitutes.items()} == {
+        "lenet5": "cnn3",
+        "vgg13": "resnet56",
+    }
+    assert all(cell.substitute and cell.substitute.config.loss == "ce" for cell in black_box)
+    assert all(cell.substitute and cell.substitute.config.seed == 4 for cell in black_box)
+    assert {attack.name.split()[0] for attack in black_box[0].attacks if attack.transfer} == {"pgd", "mim"}
+    trained = {(cell.training.dataset, cell.column): cell for cell in load_experiment("table5").cells(seeds=[0])}
+    grey = trained["mnist", "ce+at"].training.config.adversarial
+    colour = trained["cifar10", "pc-lc+at"].training.config.adversarial
+    assert grey is not None
+    assert colour is not None
+    assert (grey.method, grey.eps, grey.steps, grey.random_start) == ("mix", (0.1, 0.3), 1, False)
+    assert (colour.method, colour.eps, colour.steps) == ("mix", (0.0, 0.1), 5)
+    assert trained["mnist", "pc-lc"].training.config.adversarial is None
+
+
+def test_choosing_cells() -> None:
+    experiment = load_experiment("figure3")
+    assert len(experiment.cells()) == 10
+    assert [cell.training.config.seed for cell in experiment.cells(columns=["ce"], seeds=[3, 7])] == [3, 7]
+    for arguments, sentence in (
+        ({"datasets": ["svhn"]}, "Expected `datasets` to be among those of figure3 (mnist), but got 'svhn'."),
+        ({"columns": ["gce"]}, "Expected `columns` to be among those of figure3 (ce, pc-lc), but got 'gce'."),
+        ({"variant": "ours"}, "Expected `variant` to be one of paper, authors, but got 'ours'."),
+    ):
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            experiment.cells(**arguments)  # type: ignore[arg-type]
+
+
+def test_the_authors_variant_changes_pc_lc_alone() -> None:
+    experiment = load_experiment("figure3")
+    for paper, authors in zip(experiment.cells(), experiment.cells(variant="authors"), strict=True):
+        assert authors.column == paper.column
+        if paper.column == "pc-lc":
+            assert authors.training.config == replace(paper.training.config, loss="pc-lc-authors")
+            assert authors.hash != paper.hash
+        else:
+            assert authors.hash == paper.hash
+
+
+def test_hashes_stay() -> None:
+    """Results are kept under these names: a change here throws them away, and has to be meant."""
+    cell = load_experiment("figure3").cells(columns=["pc-lc"], seeds=[0])[0]
+    assert (cell.training.hash, cell.hash) == ("45343069df3ef7a2", "f89b143895af451b")
+
+
+def test_a_hash_covers_what_decides_the_result_and_no_name() -> None:
+    cell = load_experiment("masking").cells(datasets=["mnist"], seeds=[0])[0]
+    first, second, *rest = cell.attacks
+    assert cell.substitute is not None
+    changed: list[Cell] = [
+        replace(cell, attacks=(second, *rest)),
+        replace(cell, attacks=(replace(first, text='fgsm(eps=0.11, stop="never")'), second, *rest)),
+        replace(cell, attacks=(replace(first, transfer=True), second, *rest)),
+        replace(cell, substitute=replace(cell.substitute, model="lenet5")),
+        replace(cell, training=replace(cell.training, model="cnn3")),
+        replace(cell, training=replace(cell.training, dataset="kmnist")),
+        replace(cell, training=replace(cell.training, config=replace(cell.training.config, seed=1))),
+        replace(cell, analyses=(Analysis("gaps"),)),
+        replace(cell, analyses=(Analysis("gaps", examples=10),)),
+        replace(cell, analyses=(Analysis("gaps", (NamedAttack("x", "fgsm(eps=0.1)"),)),)),
+    ]
+    assert len({cell.hash, *(other.hash for other in changed)}) == 1 + len(changed)
+    same = [
+        replace(cell, attacks=(second, first, *rest)),
+        replace(cell, attacks=(replace(first, name="another name"), second, *rest)),
+        replace(cell, column="x", published_column="y", variant="authors"),
+    ]
+    assert {other.hash for other in same} == {cell.hash}
+
+
+def test_cells_are_distinct_and_trainings_are_shared() -> None:
+    tables = {name: load_experiment(name).cells() for name in ("table1", "table3", "table5")}
+    for cells in tables.values():
+        assert len({cell.hash for cell in cells}) == len(cells)
+    trainings = {name: {cell.training.hash for cell in cells} for name, cells in tables.items()}
+    assert trainings["table1"] == trainings["table3"]
+    assert trainings["table1"] & trainings["table5"]
+
+
+def content() -> dict[str, Any]:
+    return tomllib.loads(
+        """
+        title = "A small one"
+        published = "table1"
+        [[groups]]
+        datasets = ["mnist"]
+        model = "lenet5"
+        seeds = 2
+        eps = [0.1, 0.2]
+        arms = [{ column = "ce", loss = "ce" }]
+        [groups.attacks]
+        "fgsm {eps}" = 'fgsm(eps={eps}, stop="never")'
+        [groups.extra]
+        "spsa 0.3" = 'spsa(eps=0.3, steps=10)'
+        """
+    )
+
+
+@pytest.mark.filterwarnings("error")  # a budget that cannot reach eps is meant here, and not warned of
+def test_a_small_experiment() -> None:
+    experiment = parse_experiment("small", content())
+    first, second = experiment.cells()
+    assert [attack.name for attack in first.attacks] == ["fgsm 0.1", "fgsm 0.2", "spsa 0.3"]
+    assert second.training.config.seed == 1
+    figure = experiment.figure(first, "fgsm 0.2")
+    assert figure is not None
+    assert figure.value == 51.6
+    assert experiment.figure(first, "spsa 0.3") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        (["groups", 0, "sedes"], 3, "Expected the keys of a group of small to be among datasets, model, seeds, arms"),
+        (["groups", 0, "seeds"], 0, "Expected `seeds` of a group of small to be at least 1, but got 0."),
+        (["groups", 0, "seeds"], True, "Expected `seeds` of a group of small to be of type int, but got True."),
+        (["groups", 0, "datasets"], ["mnits"], "Expected `datasets` of a group of small to be among digits, mnist"),
+        (["groups", 0, "model"], "lenet", "Expected `model` of a group of small to be among"),
+        (["groups", 0, "substitute"], "cnn3", "to have `transfer` and `substitute` together"),
+        (
+            ["groups", 0, "attacks", "pgd 0.1"],
+            "pgdd(eps=0.1)",
+            "`pgd 0.1` of a group of small: Expected an attack among",
+        ),
+        (["groups", 0, "attacks", "pgd 0.1"], "pgd(eps=0.1)", "Expected `pgd` to have `alpha` and `steps`"),
+        (["groups", 0, "attacks", "pgd 0.1"], 7, "Expected `pgd 0.1` of a group of small to be an attack in text form"),
+        (["groups", 0, "attacks", "fgsm 0.15"], "fgsm(eps=0.15)", "Expected a row that is published for mnist, ce of"),
+        (["groups", 0, "extra", "pgd 0.1"], "fgsm(eps=0.1)", "Expected `extra` to be what is not published for mnist"),
+        (["groups", 0, "extra", "fgsm 0.1"], "fgsm(eps=0.1)", "Expected each row of a group of small once"),
+        (["groups", 0, "arms", 0, "loss"], "cee", "Expected `loss` to be one of ce, gce"),
+        (["groups", 0, "arms", 0, "adversarial"], "madri", "Expected a recipe of adversarial training (paper-grey"),
+        (["groups", 0, "arms", 0, "train"], {"lr": -1}, "Expected `lr` to be greater than 0"),
+        (["groups", 0, "arms", 0, "column"], "gce", "Expected a row that is published for mnist, gce of table1"),
+        (
+            ["groups", 0, "analyses"],
+            [{"kind": "rank"}],
+            "Expected `kind` of an analysis of a group of small to be",
+        ),
+        (["published"], "table9", "Expected `table` to be one of table1"),
+    ],
+)
+def test_refusals(path: list[Any], value: object, sentence: str) -> None:
+    wrong = copy.deepcopy(content())
+    place: Any = wrong
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        parse_experiment("small", wrong)
+
+
+def test_data_comes_with_the_package() -> None:
+    for name in experiment_names():
+        assert read_toml("definitions", name)["title"]
