@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/data.md", "docs/losses.md"]
+PAGES = ["README.md", "docs/data.md", "docs/evaluation.md", "docs/losses.md"]
 
 
 def blocks(page: str) -> list[str]:

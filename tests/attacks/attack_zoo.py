@@ -9,7 +9,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import pclc
-from pclc.attacks import BIM, FGSM, MIM, PGD, SPSA, Attack, CarliniWagner, Noise, Transfer
+from pclc.attacks import (
+    APGD,
+    BIM,
+    DDN,
+    FAB,
+    FGSM,
+    MD,
+    MIM,
+    PGD,
+    SPSA,
+    APGDTargeted,
+    Attack,
+    AutoAttack,
+    CarliniWagner,
+    HardLabel,
+    Noise,
+    ProbabilityMargin,
+    Square,
+    Transfer,
+)
 
 SHAPE = (1, 6, 6)
 CLASSES = 4
@@ -47,6 +66,7 @@ class Entry:
     norm: str = "Linf"
     eps: float | None = 0.1
     random: bool = False
+    untargeted: bool = False  # takes no class to reach
 
     def __call__(self, **settings: object) -> Attack:
         return self.make(**({} if self.eps is None else {"eps": self.eps}) | settings)
@@ -67,6 +87,11 @@ def _transfer(eps: float, targeted: bool = False, **settings: object) -> Attack:
 
 def _spsa(eps: float, norm: str = "Linf", **settings: object) -> Attack:
     return SPSA(eps=eps, **({"lr": max(eps, 0.01) / 3, "steps": 5, "samples": 12, "norm": norm} | settings))
+
+
+def _autoattack(eps: float, norm: str = "Linf", **settings: object) -> Attack:
+    attacks = APGD(eps, steps=3, norm=norm), APGDTargeted(eps, steps=3, norm=norm), Noise(eps, draws=2, norm=norm)
+    return AutoAttack(eps, norm, "custom", attacks, **settings)
 
 
 L2_EPS = 0.5
@@ -90,6 +115,38 @@ ZOO = {
     "spsa-l2": Entry(lambda **settings: _spsa(norm="L2", **settings), "L2", L2_EPS, random=True),
     "noise": Entry(lambda **settings: Noise(**({"draws": 4} | settings)), random=True),
     "noise-l2": Entry(lambda **settings: Noise(**({"draws": 4, "norm": "L2"} | settings)), "L2", L2_EPS, random=True),
+    # A step of 2 eps forgets the random point in Linf, unless the gradient's signs differ there.
+    "md": Entry(lambda **settings: MD(**({"steps": 8} | settings))),
+    "md-l2": Entry(lambda **settings: MD(**({"steps": 8, "norm": "L2"} | settings)), "L2", L2_EPS, random=True),
+    "probability-margin": Entry(lambda **settings: ProbabilityMargin(**({"steps": 8} | settings))),
+    "probability-margin-l2": Entry(
+        lambda **settings: ProbabilityMargin(**({"steps": 8, "norm": "L2"} | settings)), "L2", L2_EPS, random=True
+    ),
+    "ddn": Entry(lambda **settings: DDN(**({"steps": 12} | settings)), "L2", None),
+    "hard-label": Entry(lambda **settings: HardLabel(**({"queries": 40} | settings))),
+    "apgd": Entry(lambda **settings: APGD(**({"steps": 8} | settings)), random=True),
+    "apgd-dlr-restarts": Entry(
+        lambda **settings: APGD(**({"steps": 5, "objective": "dlr", "restarts": 2} | settings)), random=True
+    ),
+    "apgd-l2": Entry(lambda **settings: APGD(**({"steps": 8, "norm": "L2"} | settings)), "L2", L2_EPS, random=True),
+    "apgd-t": Entry(lambda **settings: APGDTargeted(**({"steps": 6} | settings)), random=True, untargeted=True),
+    "apgd-t-l2": Entry(
+        lambda **settings: APGDTargeted(**({"steps": 6, "norm": "L2"} | settings)),
+        "L2",
+        L2_EPS,
+        random=True,
+        untargeted=True,
+    ),
+    "autoattack": Entry(_autoattack, random=True, untargeted=True),
+    "autoattack-l2": Entry(
+        lambda **settings: _autoattack(norm="L2", **settings), "L2", L2_EPS, random=True, untargeted=True
+    ),
+    "fab": Entry(lambda **settings: FAB(**({"steps": 8} | settings))),
+    "fab-l2": Entry(lambda **settings: FAB(**({"steps": 6, "norm": "L2"} | settings)), "L2", L2_EPS),
+    "square": Entry(lambda **settings: Square(**({"queries": 70} | settings)), random=True),
+    "square-l2": Entry(
+        lambda **settings: Square(**({"queries": 30, "norm": "L2"} | settings)), "L2", L2_EPS, random=True
+    ),
     "transfer": Entry(_transfer),
 }
 

@@ -1,5 +1,6 @@
-"""Parity with torchattacks, foolbox and ART on a trained model: same images, same budget (`make peers`)."""
+"""Parity with other libraries on a trained model: same images, same budget (`make peers`)."""
 
+import copy
 import math
 import warnings
 
@@ -8,7 +9,9 @@ import pytest
 import torch
 from attack_zoo import digits
 
-from pclc.attacks import BIM, FGSM, MIM, PGD, SPSA, CarliniWagner
+from pclc.attacks import APGD, BIM, FGSM, MIM, PGD, SPSA, AutoAttack, CarliniWagner
+from pclc.attacks.apgd import edge_point
+from pclc.bench.parity import bench_parity
 
 pytestmark = pytest.mark.peers
 
@@ -130,3 +133,44 @@ def test_carlini_wagner_is_as_near_as_foolbox():
     )
     assert ours.isinf().sum() <= others.isinf().sum()
     assert ours.median() <= others.median() * (1 + 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("norm", "eps"), [("Linf", 0.15), ("L2", 0.6)])
+@pytest.mark.parametrize("objective", ["ce", "dlr"])
+def test_apgd_is_pyautoattack_from_the_same_start(objective, norm, eps):
+    peer("pyautoattack")
+    from pyautoattack.autopgd_base import APGDAttack
+
+    model, x, y = digits()
+    model, x, y = copy.deepcopy(model).double(), x[:100].double(), y[:100]
+    start = edge_point(x, eps, norm, 0, torch.arange(len(x)), 0)
+    theirs = APGDAttack(model, norm=norm, eps=eps, loss=objective)
+    theirs.init_hyperparam(x)
+    torch.set_default_dtype(torch.float64)  # or it compares values in float32
+    try:
+        best, right, _, _ = theirs.attack_single_run(x, y, x_init=start)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    result = APGD(eps, norm=norm, objective=objective, stop="never").run(model, x, y, seed=0)
+    same = (result.x_adv - best).abs().flatten(1).amax(1) < 1e-9
+    print(f"apgd-{objective} {norm}: accuracy {right.double().mean()}, the same points {same[right].double().mean()}")
+    assert 0 < right.sum() < len(x)
+    assert (result.success == ~right).double().mean() >= 0.99
+    # The comparison of the first step differs, see APGD.
+    assert same[right].double().mean() > 0.9
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+def test_autoattack_is_as_strong_as_pyautoattack(norm):
+    peer("pyautoattack")
+    model, x, y = digits()
+    attack = AutoAttack(0.1 if norm == "Linf" else 0.5, norm)
+    result = bench_parity(
+        model, x[:60], y[:60], attack, "digits", seeds=1, components=("apgd-ce", "apgd-t", "autoattack")
+    )
+    for row in result.rows:
+        print(row)
+        assert row["difference (points)"] <= 100 / 60 + 1e-9, "one image"
+        assert row["of these in float64"] == row["fooled by pclc only"]

@@ -47,13 +47,31 @@ def test_other_spellings():
 
 
 def test_names():
-    assert attack_names() == ("bim", "cw", "fgsm", "mim", "noise", "pgd", "spsa")
+    assert attack_names() == (
+        "apgd",
+        "apgd_t",
+        "autoattack",
+        "bim",
+        "cw",
+        "ddn",
+        "eot",
+        "fab",
+        "fgsm",
+        "hard_label",
+        "md",
+        "mim",
+        "noise",
+        "pgd",
+        "probability_margin",
+        "spsa",
+        "square",
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pdg(eps=0.1)", r"an attack among bim, .* but got 'pdg'\. Did you mean 'pgd'\?"),
+        ("pdg(eps=0.1)", r"an attack among .*bim, .* but got 'pdg'\. Did you mean 'pgd'\?"),
         ("zzz(eps=0.1)", r"but got 'zzz'\.$"),
         ("fgsm(epz=0.1)", r"arguments of `fgsm` among .*eps.*, but got 'epz'\. Did you mean 'eps'\?"),
         ("fgsm(0.1)", r"every argument of `fgsm` by name"),

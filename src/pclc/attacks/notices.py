@@ -15,3 +15,15 @@ class ProbabilityWarning(AttackWarning):
 
 class UnreachableWarning(AttackWarning):
     """The steps together are too short to reach the edge of the ball."""
+
+
+class RandomModelWarning(AttackWarning):
+    """Passes over the same images differ, which an attack that expects one answer is too weak for."""
+
+
+class DynamicModelWarning(AttackWarning):
+    """The model asks for derivatives inside its forward pass, as one that optimises at test time does."""
+
+
+class SquareStrongerWarning(AttackWarning):
+    """Square fooled examples that the attacks with gradients did not: gradients may be masked."""

@@ -65,7 +65,7 @@ def get_objective(name: str) -> Objective:
     objective, scale = _OBJECTIVES[base], _scale(factor) if times else 1.0
 
     def scaled(logits: Tensor, y: Tensor) -> Tensor:
-        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        logits = in_full(logits)
         return objective(logits if scale == 1 else logits * scale, y)
 
     return scaled
@@ -89,12 +89,18 @@ def _scale(text: str) -> float:
     return scale
 
 
-def _best_other(scores: Tensor, y: Tensor) -> Tensor:
+def in_full(logits: Tensor) -> Tensor:
+    """Half precision as float32, everything else as it is."""
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+def best_other(scores: Tensor, y: Tensor) -> Tensor:
     """max_{k != y} of every row."""
     return scores.scatter(1, y[:, None], -torch.inf).amax(1)
 
 
-def _of_class(scores: Tensor, y: Tensor) -> Tensor:
+def of_class(scores: Tensor, y: Tensor) -> Tensor:
+    """The score of class y of every row."""
     return scores.gather(1, y[:, None]).squeeze(1)
 
 
@@ -115,7 +121,7 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
 @register_objective("margin")
 def margin(logits: Tensor, y: Tensor) -> Tensor:
     r"""$\max_{k \neq y} z_k - z_y$ (Carlini and Wagner, 2017): positive exactly where y is not predicted."""
-    return _best_other(logits, y) - _of_class(logits, y)
+    return best_other(logits, y) - of_class(logits, y)
 
 
 @register_objective("dlr")
@@ -134,6 +140,16 @@ def dlr_targeted(logits: Tensor, y: Tensor) -> Tensor:
     """
     top = _sorted_logits(logits, "dlr-targeted", 4)
     return margin(logits, y) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
+
+
+def dlr_towards(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
+    r"""$(z_t - z_y) / (z_{\pi_1} - (z_{\pi_3} + z_{\pi_4})/2)$: from the true class y towards another, t.
+
+    The targeted DLR of Croce and Hein (2020), large where t leads y. It has no name, since it needs both classes.
+    """
+    logits = in_full(logits)
+    top = _sorted_logits(logits, "dlr-targeted", 4)
+    return (of_class(logits, target) - of_class(logits, y)) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
 
 
 @register_objective("probability-margin")

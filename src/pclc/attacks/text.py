@@ -15,7 +15,8 @@ def parse_attack(text: str) -> Attack:
     """Make the attack that a text describes; nothing in it is evaluated.
 
     The text is a name (`attack_names()`) and its arguments, each by name: numbers, fractions a/b, strings in quotes,
-    True and False. `str(attack)` gives the text back.
+    True and False. An attack that is made of another one takes that first: `eot(pgd(...), draws=20)`; one
+    of several takes `attacks=(pgd(...), noise(...))`. `str(attack)` gives the text back.
 
     Example:
         >>> attack = parse_attack("pgd(eps=8/255, alpha=2/255, steps=40)")
@@ -28,6 +29,10 @@ def parse_attack(text: str) -> Attack:
         call = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"Expected an attack such as {_EXAMPLE}, but got {text!r}: {error}.") from error
+    return _attack(call, text)
+
+
+def _attack(call: ast.expr, text: str) -> Attack:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"Expected an attack such as {_EXAMPLE}, but got {text!r}.")
     if call.func.id.lower() == "transfer":
@@ -36,11 +41,12 @@ def parse_attack(text: str) -> Attack:
             "use pclc.attacks.Transfer(attack, substitute)."
         )
     attack = find_attack(call.func.id)
-    settings = {field.name: field for field in dataclasses.fields(attack)}
-    if call.args or any(keyword.arg is None for keyword in call.keywords):
+    settings = {field.name: field for field in dataclasses.fields(attack) if field.init}
+    inner = [ast.keyword("attack", call.args[0])] if "attack" in settings and len(call.args) == 1 else []
+    if len(call.args) > len(inner) or any(keyword.arg is None for keyword in call.keywords):
         raise ValueError(f"Expected every argument of `{attack.name}` by name, such as eps=8/255, but got {text!r}.")
     arguments: dict[str, Any] = {}
-    for keyword in call.keywords:
+    for keyword in [*inner, *call.keywords]:
         assert keyword.arg is not None
         if keyword.arg not in settings:
             close = difflib.get_close_matches(keyword.arg, settings, n=1, cutoff=0.5)
@@ -50,7 +56,7 @@ def parse_attack(text: str) -> Attack:
             )
         if keyword.arg in arguments:
             raise ValueError(f"Expected `{keyword.arg}` once, but got {text!r}.")
-        arguments[keyword.arg] = _value(keyword.value, keyword.arg)
+        arguments[keyword.arg] = _argument(keyword.value, keyword.arg, text)
     missing = [
         name for name, field in settings.items() if field.default is dataclasses.MISSING and name not in arguments
     ]
@@ -59,6 +65,15 @@ def parse_attack(text: str) -> Attack:
             f"Expected `{attack.name}` to have {' and '.join(f'`{name}`' for name in missing)}, but got {text!r}."
         )
     return attack(**arguments)
+
+
+def _argument(node: ast.expr, name: str, text: str) -> Any:
+    """An attack, several in brackets, or a plain value, as the name of the argument says."""
+    if name == "attack":
+        return _attack(node, text)
+    if name == "attacks" and isinstance(node, ast.Tuple):
+        return tuple(_attack(part, text) for part in node.elts)
+    return _value(node, name)
 
 
 def _value(node: ast.expr, name: str) -> bool | int | float | str:

@@ -22,6 +22,20 @@ def check_count(name: str, value: object) -> None:
         raise ValueError(f"Expected `{name}` to be a whole number of at least 1, but got {value!r}.")
 
 
+def check_share(name: str, value: object) -> None:
+    """Refuse what is not a number in [0, 1]."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError(f"Expected `{name}` to be a number in [0, 1], but got {value!r}.")
+
+
+def check_untargeted(targeted: bool, attack: str) -> None:
+    """Refuse a class to reach where an attack chooses its own."""
+    if targeted:
+        raise ValueError(
+            f"Expected `targeted` to be False, because {attack} chooses its own target classes, but got True."
+        )
+
+
 def check_flag(name: str, value: object) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, bool):

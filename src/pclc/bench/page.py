@@ -11,7 +11,14 @@ Made by `pclc bench page` from the files in `results/bench/`; each section names
 comparable within a row, where all variants took turns in one run, and not from machine to machine.
 """
 
-_TITLES = {"loss": "The loss", "train": "Training", "accuracy": "Clean accuracy", "attack": "Attacks"}
+_TITLES = {
+    "loss": "The loss",
+    "train": "Training",
+    "accuracy": "Clean accuracy",
+    "robustness": "Robust accuracy",
+    "attack": "Attacks",
+    "parity": "Parity with pyautoattack,",
+}
 
 
 def write_page(results: Path, page: Path) -> int:

@@ -8,7 +8,9 @@ import typer
 from pclc.cli.bench import bench_app
 from pclc.cli.data import data_app
 from pclc.cli.demo import demo
+from pclc.cli.evaluate import evaluate
 from pclc.cli.train import train
+from pclc.cli.verify import verify
 from pclc.training import TrainingError
 
 app = typer.Typer(
@@ -21,7 +23,9 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.command()(demo)
+app.command()(evaluate)
 app.command()(train)
+app.command()(verify)
 
 
 def _print_version(wanted: bool) -> None:

@@ -79,7 +79,10 @@ def loss(
 def train(
     dataset: Annotated[str, typer.Argument(help="The data set to train on.")] = "digits",
     model: Annotated[str | None, typer.Option(help="A network; by default the paper's for the data set.")] = None,
-    losses: Annotated[list[str] | None, typer.Option("--loss", help="By default ce and pc-lc.")] = None,
+    losses: Annotated[
+        list[str] | None,
+        typer.Option("--loss", help="By default ce and pc-lc; --adversarial pc is timed with PC and without."),
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs to take the median of.")] = 5,
     plain: Annotated[bool, typer.Option(help="Also time the plain loop; it does not train adversarially.")] = True,
@@ -94,18 +97,18 @@ def train(
 ) -> None:
     """Whole epochs with shuffling and augmentation, beside the loop that everybody writes.
 
-    Examples: `pclc bench train mnist --epochs 10`, `pclc bench train cifar10 --adversarial madry-cifar10`
+    Examples: `pclc bench train mnist --epochs 10`, `pclc bench train cifar10 --adversarial pc`
     """
     import pclc
     from pclc.bench.train import bench_train
-    from pclc.training import PRESETS, adversarial_preset, paper_config
+    from pclc.training import PRESETS, adversarial_config, adversarial_preset, paper_config
 
     data = pclc.load_dataset(dataset, "train", root)
     changes: dict[str, Any] = {"batch_size": batch_size} if batch_size else {}
     if adversarial:  # with the optimizer and the averaging that go with it
-        recipe = adversarial_preset(adversarial, validate_every=epochs + 1)
-        changes |= {"adversarial": recipe, "optimizer": "sgd", "schedule": "cosine", "ema": 0.999}
-    config = paper_config(dataset, **changes)
+        config = adversarial_config(dataset, adversarial_preset(adversarial, validate_every=epochs + 1), **changes)
+    else:
+        config = paper_config(dataset, **changes)
     execution = pclc.Execution(device=device, precision=precision)  # type: ignore[arg-type]
     if compile is None:
         compile = execution.torch_device.type == "cuda"  # noqa: A001 (a real run is long enough)
@@ -115,7 +118,7 @@ def train(
         model or PRESETS[dataset].model,
         config,
         execution,
-        losses or ("ce", "pc-lc"),
+        losses,
         epochs,
         plain and not adversarial,
         workers,
@@ -170,7 +173,9 @@ def accuracy(
 @bench_app.command()
 def attack(
     run: Annotated[Path, typer.Argument(help="Run directory of a trained model.")],
-    attack: Annotated[str, typer.Option(help="A PGD attack.")] = "pgd(eps=0.1, alpha=0.01, steps=40)",
+    attack: Annotated[str, typer.Option(help="PGD or AutoAttack, which peers have too; or any other.")] = (
+        "pgd(eps=0.1, alpha=0.01, steps=40)"
+    ),
     examples: Annotated[int, typer.Option(min=1, help="Test images, from the first on.")] = 1000,
     batch_size: Annotated[int, typer.Option(min=1, help="Images at a time, for all variants.")] = 250,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")] = 3,
@@ -179,17 +184,16 @@ def attack(
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """PGD beside the PGD of every other library that is installed (`make peers`).
+    """An attack beside the same attack of every other library that is installed (`make peers`).
 
-    Example: `pclc bench attack runs/mnist-lenet5-ce-0 --attack 'pgd(eps=0.3, alpha=0.01, steps=40)'`
+    Examples: `pclc bench attack runs/mnist-lenet5-ce-0 --attack 'pgd(eps=0.3, alpha=0.01, steps=40)'`,
+    `pclc bench attack runs/robust --attack 'autoattack(eps=8/255)' --examples 1000 --batch-size 1000`
     """
     import pclc
-    from pclc.attacks import PGD, parse_attack
+    from pclc.attacks import parse_attack
     from pclc.bench.attack import bench_attack
 
     wanted = parse_attack(attack)
-    if not isinstance(wanted, PGD):
-        raise ValueError(f"Expected --attack to be a PGD attack, but got {attack!r}.")
     execution = pclc.Execution(device=device)
     name = pclc.RunDirectory(run).config["dataset"]["name"]
     test = pclc.load_dataset(name, "test", root)
@@ -202,6 +206,89 @@ def attack(
         batch_size,
         rounds,
         report=lambda variant: typer.echo(f"{variant}: done", err=True),
+    )
+    _finish(result, as_json, save)
+
+
+@bench_app.command()
+def robustness(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories of trained models.")],
+    attacks: Annotated[list[str], typer.Option("--attack", help="An attack; may be given again.")],
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="Test images, from the first on; all if left out.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    device: Device = None,
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """What trained models keep under attack, for the page of figures; `pclc evaluate` tells more about one model.
+
+    Example: `pclc bench robustness runs/madry --attack 'pgd(eps=8/255, alpha=2/255, steps=50, objective="margin")'`
+    """
+    import pclc
+    from pclc.bench.robustness import bench_robustness
+
+    result = bench_robustness(
+        runs,
+        [pclc.load_dataset(pclc.RunDirectory(run).config["dataset"]["name"], "test", root) for run in runs],
+        attacks,
+        pclc.Execution(device=device),
+        examples,
+        report=lambda row: typer.echo(f"{row['training']}: {row['attack']} {row['accuracy %']:.2f}", err=True),
+    )
+    _finish(result, as_json, save)
+
+
+@bench_app.command()
+def parity(
+    run: Annotated[Path, typer.Argument(help="Run directory of a trained model.")],
+    eps: Annotated[str, typer.Option(help="Radius of the ball: 0.1, 8/255.")] = "8/255",
+    norm: Annotated[str, typer.Option(help="Linf or L2.")] = "Linf",
+    components: Annotated[
+        list[str] | None,
+        typer.Option("--component", help="apgd-ce, apgd-t, fab-t, square, autoattack (the whole); all if left out."),
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, help="Test images, from the first on.")] = 1000,
+    seeds: Annotated[int, typer.Option(min=1, help="Attack seeds, averaged over.")] = 3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images at a time in pyautoattack.")] = 250,
+    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    device: Device = None,
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """AutoAttack and its components beside pyautoattack's: is any of them weaker? (`make peers`)
+
+    Example: `pclc bench parity runs/mnist-lenet5-ce-0 --eps 0.1 --component apgd-ce --component apgd-t`
+    """
+    import pclc
+    from pclc.attacks import AutoAttack, parse_attack
+    from pclc.bench.parity import bench_parity
+    from pclc.bench.result import BenchResult
+
+    attack = parse_attack(f'autoattack(eps={eps}, norm="{norm}")')
+    assert isinstance(attack, AutoAttack)
+    execution = pclc.Execution(device=device)
+    config = pclc.RunDirectory(run).config
+    name = config["dataset"]["name"]
+    test = pclc.load_dataset(name, "test", root)
+
+    def report(result: BenchResult) -> None:
+        if save:  # hours of attacks are not lost to an interruption
+            result.save(save)
+        row = result.rows[-1]
+        typer.echo(f"{row['attack']}: {row['pclc %']:.2f} against {row['pyautoattack %']:.2f}", err=True)
+
+    result = bench_parity(
+        pclc.load_model(run, str(execution.torch_device)),
+        (test.images[:examples].float() / 255).to(execution.torch_device),
+        test.labels[:examples].to(execution.torch_device),
+        attack,
+        f"{name}, {config['model']['name']} trained with {config['train']['loss']}",
+        components or (),
+        seeds,
+        batch_size,
+        report,
     )
     _finish(result, as_json, save)
 

@@ -1,0 +1,118 @@
+"""What AutoAttack has found so far, in memory and on disk, so that it can be stopped and go on."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks.cost import Cost
+from pclc.attacks.types import Model
+from pclc.files import write_atomically
+
+UNBROKEN, CLEAN = -1, 0
+
+
+@dataclass(frozen=True)
+class Component:
+    """One attack of several.
+
+    Attributes:
+        name: of the attack, or "clean" for the images as they are.
+        accuracy: what is left after it, as a share of all examples.
+        seconds: how long it took.
+    """
+
+    name: str
+    accuracy: float
+    seconds: float
+
+
+@dataclass
+class Journal:
+    """Which example was broken by what, filled in as attacks go on.
+
+    Attributes:
+        x_adv: (N, ...), the examples that fool; the image itself where none was found.
+        broken_by: (N,) int64: number of the component, 0 for an image that is wrong anyway, -1 for none.
+        components: those that are done, "clean" first.
+    """
+
+    x_adv: Tensor
+    broken_by: Tensor
+    components: list[Component] = field(default_factory=list)
+
+
+class State:
+    """A file with the journal, written whole after each component, and what it is about.
+
+    Args:
+        path: a file that ends in .safetensors, or a folder to put it into.
+        about: what has to be the same to go on: attack, seed, data, model.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], about: dict[str, str]) -> None:
+        given = Path(path)
+        self.path = given if given.suffix == ".safetensors" else given / "autoattack.safetensors"
+        self.about = about
+
+    def load(self, like: Tensor, cost: Cost) -> Journal | None:
+        """The journal, on the device of `like`; None where there is none yet. The passes are added to the books."""
+        if not self.path.exists():
+            return None
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.path, "pt", device=str(like.device)) as content:
+                notes = json.loads(content.metadata()["autoattack"])
+                x_adv, broken_by = content.get_tensor("x_adv"), content.get_tensor("broken_by")
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"Expected `state` to be a file that AutoAttack wrote, but got {self.path}.") from error
+        for name, value in self.about.items():
+            if notes["about"].get(name) != value:
+                raise ValueError(
+                    f"Expected `state` to be of the same {name} ({value}), but {self.path} is of "
+                    f"{notes['about'].get(name)}: take another file."
+                )
+        cost.forwards += notes["forwards"]
+        cost.backwards += notes["backwards"]
+        cost.gradients += notes["gradients"]
+        cost.zeros = cost.zeros.to(like.device) + notes["zeros"]
+        return Journal(x_adv, broken_by, [Component(**component) for component in notes["components"]])
+
+    def save(self, journal: Journal, cost: Cost) -> None:
+        """Write the journal."""
+        from safetensors.torch import save
+
+        notes: dict[str, Any] = {
+            "about": self.about,
+            "components": [asdict(component) for component in journal.components],
+            "forwards": cost.forwards,
+            "backwards": cost.backwards,
+            "gradients": cost.gradients,
+            "zeros": int(cost.zeros),
+        }
+        tensors = {"x_adv": journal.x_adv.contiguous(), "broken_by": journal.broken_by}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path, save(tensors, metadata={"autoattack": json.dumps(notes)}))
+
+
+def fingerprint(*tensors: Tensor) -> str:
+    """A short name of types, shapes and contents."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        values = tensor.detach().cpu().contiguous()
+        digest.update(f"{values.dtype} {tuple(values.shape)};".encode())
+        digest.update(values.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def model_fingerprint(model: Model, logits: Tensor) -> str:
+    """Of parameters and buffers; a plain function is known by its logits."""
+    if not isinstance(model, nn.Module):
+        return fingerprint(logits)
+    return fingerprint(*model.parameters(), *model.buffers())

@@ -1,0 +1,71 @@
+r"""The threat model as it is checked: the box, the ball with its rounding, and images that a file can store."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from pclc.attacks.types import Norm
+
+# A pixel in [0, 1] is rounded by at most half of this in float32, x + eps by as much again.
+_ROUNDING = 2.0**-23
+
+
+def distances(x_adv: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Linf and L2 of each perturbation, (N,) float64."""
+    delta = (x_adv.double() - x.double()).flatten(1)
+    return delta.abs().amax(1), torch.linalg.vector_norm(delta, dim=1)
+
+
+def slack(norm: Norm, x: Tensor) -> float:
+    """How far float32 may carry an example over the edge of the ball: 2^-23 a pixel."""
+    return _ROUNDING * (1.0 if norm == "Linf" else math.sqrt(math.prod(x.shape[1:])))
+
+
+def is_inside(x_adv: Tensor, x: Tensor, norm: Norm | None, eps: float | None) -> Tensor:
+    """(N,) flags: in the box [0, 1] exactly, and in the ball up to `slack`; without a norm and an eps the box alone.
+
+    Example:
+        >>> x = torch.tensor([[0.5, 0.5], [0.5, 0.5], [0.9, 0.5]])
+        >>> is_inside(x + torch.tensor([0.2, 0.0]), x, "Linf", 0.1 + 0.1)
+        tensor([ True,  True, False])
+    """
+    inside = ((x_adv >= 0) & (x_adv <= 1)).flatten(1).all(1)  # also false for NaN
+    if norm is not None and eps is not None:
+        linf, l2 = distances(x_adv, x)
+        inside &= (linf if norm == "Linf" else l2) <= eps + slack(norm, x)
+    return inside
+
+
+def is_storable(x: Tensor) -> bool:
+    """Whether every pixel is k/255, as a file of bytes has it."""
+    levels = x.double() * 255
+    return bool(((levels - levels.round()).abs() <= 255 * _ROUNDING).all())
+
+
+def round_to_bytes(x_adv: Tensor, x: Tensor) -> Tensor:
+    """The storable images next to `x_adv` on the way back to x, so that none leaves the ball or the box.
+
+    Args:
+        x_adv: (N, ...) in [0, 1].
+        x: (N, ...), storable.
+
+    Example:
+        >>> 255 * round_to_bytes(torch.tensor([[0.5, 0.1]]), torch.tensor([[100 / 255, 30 / 255]]))
+        tensor([[127.,  26.]])
+    """
+    levels = (x.double() * 255).round()
+    moved = x_adv.double() * 255 - levels
+    # A step of exactly 8/255 may have come out of float32 as 7.99999 levels.
+    whole = (moved.abs() + 255 * _ROUNDING).floor() * moved.sign()
+    return ((levels + whole).clamp(0, 255) / 255).to(x_adv.dtype)
+
+
+def as_bytes(x: Tensor) -> Tensor:
+    """Storable images as uint8."""
+    return (x.double() * 255).round().to(torch.uint8)
+
+
+def from_bytes(x: Tensor) -> Tensor:
+    """Bytes as float32 in [0, 1]; other images as they are."""
+    return x.float() / 255 if x.dtype == torch.uint8 else x

@@ -1,0 +1,65 @@
+"""What can be seen of adversarial examples: whether they are inside, and whether they fool in both precisions."""
+
+import copy
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks.decide import is_fooled
+from pclc.attacks.frozen import frozen
+from pclc.attacks.types import Model, Norm
+from pclc.evaluation.budget import distances, is_inside
+from pclc.execution import Execution, ieee_fp32, in_batches
+
+
+class Findings(NamedTuple):
+    """What was seen of candidates, on the CPU."""
+
+    inside: Tensor
+    wrong_single: Tensor
+    wrong_double: Tensor | None
+    norms: Tensor
+    margins: Tensor
+
+    @property
+    def wrong(self) -> Tensor:
+        """Wrong in both precisions; where the model has no float64, in float32."""
+        return self.wrong_single if self.wrong_double is None else self.wrong_single & self.wrong_double
+
+
+def look_at(
+    model: Model, x_adv: Tensor, x: Tensor, y: Tensor, norm: Norm, eps: float, execution: Execution | None
+) -> Findings:
+    """Look at candidates x_adv around x, both float; y are the true classes."""
+    device = next((p.device for p in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
+    x_adv, x, y = x_adv.to(device), x.to(device), y.to(device)
+    inside = is_inside(x_adv, x, norm, eps)
+    norms = distances(x_adv, x)[0 if norm == "Linf" else 1]
+    # What is not even in the box is not shown to the model.
+    shown = torch.where(inside.reshape(-1, *[1] * (x.dim() - 1)), x_adv, x)
+    if not len(x):
+        return Findings(inside.cpu(), inside.cpu(), inside.cpu(), norms.cpu(), norms.cpu())
+    settings = (execution or Execution()).for_attacks(device)
+    single = is_fooled(model, shown, y, execution=settings) & inside
+    logits = _double_logits(model, shown, settings)
+    if logits is None:
+        margins = torch.full_like(norms, float("nan"))
+        return Findings(inside.cpu(), single.cpu(), None, norms.cpu(), margins.cpu())
+    double = (logits.argmax(1) != y) & inside
+    true = logits.gather(1, y[:, None]).squeeze(1)
+    margins = logits.scatter(1, y[:, None], float("-inf")).amax(1) - true
+    return Findings(inside.cpu(), single.cpu(), double.cpu(), norms.cpu(), margins.cpu())
+
+
+@torch.no_grad()
+def _double_logits(model: Model, x: Tensor, execution: Execution) -> Tensor | None:
+    """The logits of a float64 twin; None where the model cannot be copied, or insists on another type."""
+    try:
+        twin: Callable[[Tensor], Tensor] = copy.deepcopy(model).double() if isinstance(model, nn.Module) else model
+        with ieee_fp32(), frozen(twin):
+            logits = in_batches(twin, x.double(), size=execution.resolved_batch_size)
+    except Exception:  # whatever a stranger's module raises
+        return None
+    return logits if logits.dtype == torch.float64 else None

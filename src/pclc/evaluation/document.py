@@ -1,0 +1,153 @@
+"""An evaluation as files: `evaluation.json` (see `schema.json`), and adversarial examples as safetensors."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
+from pclc.evaluation.statistics import CONFIDENCE, METHOD
+from pclc.files import write_atomically
+
+FILE = "evaluation.json"
+FORMAT = "pclc-evaluation"
+VERSION = 1
+
+_PLAIN = (
+    "attack",
+    "norm",
+    "eps",
+    "stop",
+    "seed",
+    "forwards",
+    "backwards",
+    "seconds",
+    "outside",
+    "carried",
+    "zero_gradient_share",
+    "substitute",
+)
+
+
+def to_document(result: Evaluation) -> dict[str, Any]:
+    """All but the examples themselves, as JSON has it; flags are texts of 0 and 1, one character an example."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "n": result.n,
+        "index": None if _is_plain(result.index) else result.index.tolist(),
+        "interval": {"method": METHOD, "confidence": CONFIDENCE},
+        "conditions": asdict(result.conditions),
+        "clean": {"accuracy": _accuracy(result.clean_accuracy), "correct": _pack(result.clean)},
+        "attacks": [_outcome(outcome) for outcome in result.outcomes],
+        "worst_case": [
+            {"norm": norm, "eps": eps, "accuracy": _accuracy(result.worst_case(norm, eps))}
+            for norm, eps in dict.fromkeys([*result.budgets, (None, None)])
+        ],
+        "warnings": list(result.warnings),
+        "notes": list(result.notes),
+        "seconds": result.seconds,
+    }
+
+
+def from_document(document: dict[str, Any]) -> Evaluation:
+    """The evaluation that a document holds; sizes of single perturbations and examples are not in it."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise ValueError(f"Expected an evaluation ({FORMAT}, version {VERSION}), but the file holds something else.")
+    try:
+        n, index = document["n"], document["index"]
+        outcomes = tuple(
+            Outcome(
+                **{name: entry[name] for name in _PLAIN},
+                robust=_unpack(entry["robust"], n),
+                perturbations=Perturbations(**entry["perturbations"]),
+            )
+            for entry in document["attacks"]
+        )
+        return Evaluation(
+            _unpack(document["clean"]["correct"], n),
+            torch.arange(n) if index is None else torch.tensor(index),
+            outcomes,
+            Conditions(**document["conditions"]),
+            tuple(document["warnings"]),
+            document["seconds"],
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"Expected a whole evaluation, but the file lacks something: {error}.") from error
+
+
+def save_evaluation(result: Evaluation, out: Path | str) -> Path:
+    """Write `evaluation.json` into the folder `out`, whole or not at all."""
+    path = Path(out)
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / FILE, (json.dumps(to_document(result), indent=1) + "\n").encode())
+    return path / FILE
+
+
+def load_evaluation(path: Path | str) -> Evaluation:
+    """Read `evaluation.json`, or the one in a folder."""
+    file = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"Expected an evaluation in {file}, but there is no such file.")
+    try:
+        document = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"Expected {file} to be JSON, but it cannot be read: {error}.") from error
+    return from_document(document)
+
+
+def save_examples(result: Evaluation, y: Tensor, out: Path | str) -> list[Path]:
+    """Write the adversarial examples of each attack to `adversarial-NUMBER.safetensors`, as numbered in the JSON.
+
+    Tensors: `x_adv` (uint8 where rounded to bytes), `index`, `y`, `fooled`, `linf`, `l2`; the metadata name the attack
+    and the hashes of model and data.
+    """
+    from safetensors.torch import save
+
+    files = []
+    for number, outcome in enumerate(result.outcomes):
+        if outcome.x_adv is None or outcome.linf is None or outcome.l2 is None:
+            raise ValueError("Expected an evaluation that keeps its examples: use keep_examples=True.")
+        tensors = {
+            "x_adv": outcome.x_adv.contiguous(),
+            "index": result.index,
+            "y": y.cpu(),
+            "fooled": (~outcome.robust).to(torch.uint8),
+            "linf": outcome.linf,
+            "l2": outcome.l2,
+        }
+        about = {"attack": outcome.attack, "seed": outcome.seed, "conditions": asdict(result.conditions)}
+        file = Path(out) / f"adversarial-{number}.safetensors"
+        write_atomically(file, save(tensors, metadata={"pclc": json.dumps(about)}))
+        files.append(file)
+    return files
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        **{name: getattr(outcome, name) for name in _PLAIN},
+        "accuracy": _accuracy(outcome.accuracy),
+        "perturbations": asdict(outcome.perturbations),
+        "robust": _pack(outcome.robust),
+    }
+
+
+def _accuracy(accuracy: Accuracy) -> dict[str, Any]:
+    return {"value": accuracy.value, **asdict(accuracy)}
+
+
+def _is_plain(index: Tensor) -> bool:
+    return torch.equal(index, torch.arange(len(index)))
+
+
+def _pack(flags: Tensor) -> str:
+    return "".join("01"[flag] for flag in flags.int().tolist())
+
+
+def _unpack(text: str, n: int) -> Tensor:
+    if len(text) != n or set(text) - {"0", "1"}:
+        raise ValueError(f"Expected {n} characters 0 or 1, but got {len(text)} of {''.join(sorted(set(text)))!r}.")
+    return torch.tensor([character == "1" for character in text])

@@ -1,0 +1,49 @@
+"""Short names for models, data and settings: equal contents, equal hash."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pclc.models.weights import unwrap
+
+_DIGITS = 16
+
+
+def tensor_hash(*tensors: Tensor) -> str:
+    """Of shapes, types and contents, wherever the tensors live.
+
+    Example:
+        >>> tensor_hash(torch.zeros(2)) == tensor_hash(torch.zeros(2)), tensor_hash(torch.zeros(2), torch.ones(1))
+        (True, '962d06528615dc06')
+    """
+    return _digest((f"{i}", tensor) for i, tensor in enumerate(tensors))
+
+
+def model_hash(model: object) -> str | None:
+    """Of all parameters and buffers by name, wrappers left out; None for a plain function, which has none.
+
+    Buffers that are not saved count too: the numbers of a normalisation layer are part of what the model computes.
+    """
+    if not isinstance(model, nn.Module):
+        return None
+    plain = unwrap(model)
+    named = {**dict(plain.named_parameters()), **dict(plain.named_buffers())}
+    return _digest((name.replace("_orig_mod.", ""), named[name]) for name in sorted(named))
+
+
+def settings_hash(settings: Any) -> str:
+    """Of what can be written as JSON."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+
+
+def _digest(named: Iterator[tuple[str, Tensor]]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in named:
+        values = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)};".encode())
+        digest.update(values.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:_DIGITS]

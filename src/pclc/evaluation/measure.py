@@ -1,0 +1,368 @@
+"""Accuracy under attack: every example under every attack, in chunks that are kept, over as many processes as run."""
+
+import math
+import platform
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks import Attack
+from pclc.attacks.decide import is_fooled
+from pclc.attacks.inputs import check_examples, check_randomness
+from pclc.attacks.types import Model, Norm
+from pclc.attacks.validate import check_ball, check_count
+from pclc.evaluation.adversaries import Callee, Entry, Foreign, plan
+from pclc.evaluation.budget import as_bytes, distances, is_inside, is_storable, round_to_bytes
+from pclc.evaluation.document import save_evaluation, save_examples
+from pclc.evaluation.hashes import model_hash, settings_hash, tensor_hash
+from pclc.evaluation.progress import bar
+from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
+from pclc.evaluation.state import Part, State
+from pclc.evaluation.traps import SetupWarning, check_pixels, look_at_accuracy, look_at_logits
+from pclc.execution import Execution
+from pclc.models.weights import unwrap
+from pclc.training.processes import processes
+from pclc.version import __version__
+
+_MOST_ROWS, _MOST_ROWS_ON_CPU = 10_000, 1_000  # a chunk is what a killed evaluation may lose, and a CPU is slow
+_MOST_NUMBERS = 2**27  # in the images of a chunk: 512 MiB as float32
+
+
+def evaluate(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    attacks: Iterable[Attack | Foreign | Callee | str] = (),
+    *,
+    eps: float | Sequence[float] | None = None,
+    norm: Norm | None = None,
+    seed: int = 0,
+    index: Tensor | None = None,
+    eight_bit: bool = False,
+    keep_examples: bool = False,
+    out: Path | str | None = None,
+    chunk: int | None = None,
+    execution: Execution | None = None,
+    progress: bool = False,
+    model_name: str | None = None,
+    data_name: str | None = None,
+) -> Evaluation:
+    """Measure the accuracy that is left under each attack and in the worst case.
+
+    Each example is decided by a forward pass in IEEE float32, near ties in float64, whatever made it. It counts as
+    fooled only inside its box and ball. Examples are worked off in chunks; with `out`, each attack on each chunk is
+    kept as soon as it is done, and the same call goes on there after a kill. Under `torchrun` the chunks are shared
+    among the processes, and each returns all of the result.
+
+    Args:
+        model: images (N, ...) to logits (N, K). It runs in eval mode on the device it is on and comes back as it was.
+        x: (N, ...) float32 or float64 in [0, 1].
+        y: (N,) int64, the true classes.
+        attacks: attacks of `pclc.attacks`, their texts, or callables (model, x, y) -> x_adv of other libraries;
+            `pclc.evaluation.Foreign` gives such a callable a name and the budget it is held to.
+        eps: a radius, or several, in place of the one in each attack that has one. From the smallest upwards: with
+            stop="success" an example that a smaller eps has broken counts at the larger one too and is not attacked
+            again; with stop="never" every eps stands for itself. Other settings, such as alpha, stay as they are.
+        norm: with `eps`, the norm to which bare callables are held; None: "Linf".
+        seed: of all random numbers.
+        index: (N,) int64, the images' places in their data set, to which random numbers belong; None: 0 ... N - 1.
+        eight_bit: round adversarial examples to k/255, toward x, before they count.
+        keep_examples: keep them in the outcomes and, with `out`, in files.
+        out: folder for `evaluation.json` and what is needed to go on.
+        chunk: examples at a time; None: 10,000, on a CPU 1,000, fewer for large images.
+        execution: precision of crafting, batch size, compilation, CUDA graphs; the device is the model's.
+        progress: show a bar on the error stream.
+        model_name: what the model is called in the result; None: its class.
+        data_name: what the data are called.
+
+    Example:
+        >>> model = torch.nn.Linear(2, 2, bias=False)
+        >>> model.weight.data = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> x, y = torch.tensor([[0.75, 0.25], [0.5, 0.25], [0.0, 1.0]]), torch.tensor([0, 0, 1])
+        >>> report = evaluate(model.eval(), x, y, ["fgsm(eps=0.2)"])
+        >>> report.clean_accuracy.correct, report.robust_accuracy.correct, report.outcomes[0].robust.tolist()
+        (3, 2, [True, False, True])
+    """
+    radii = _radii(eps, norm)
+    check_pixels(x)
+    check_examples(x, y)
+    index = check_randomness(seed, index, x)
+    if not len(x):
+        raise ValueError("Expected at least one example, but got none.")
+    if len(set(index.tolist())) < len(index):
+        raise ValueError("Expected every number in `index` once, but some occur again.")
+    if eight_bit and not is_storable(x):
+        raise ValueError("Expected `x` to hold multiples of 1/255 with eight_bit=True, but it holds other values.")
+    if chunk is not None:
+        check_count("chunk", chunk)
+    entries = plan(attacks, radii, norm)
+    device = _device(model, x)
+    run = _Run(
+        model, x, y, index, entries, seed, eight_bit, keep_examples,
+        out=Path(out) if out else None, execution=(execution or Execution()).for_attacks(device), device=device,
+    )  # fmt: skip
+    name = model_name or str(getattr(model, "__name__", type(model).__name__))
+    return run.go(chunk, progress, name, data_name or "the given images")
+
+
+class _Run:
+    """The state of one call of :func:`evaluate`."""
+
+    def __init__(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        index: Tensor,
+        entries: list[Entry],
+        seed: int,
+        eight_bit: bool,
+        keep: bool,
+        *,
+        out: Path | None,
+        execution: Execution,
+        device: torch.device,
+    ) -> None:
+        self.model, self.x, self.y, self.index, self.entries = model, x, y, index, entries
+        self.seed, self.eight_bit, self.keep = seed, eight_bit, keep
+        self.out, self.execution, self.device = out, execution, device
+        self.versions = {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()}
+        self.model_hash, self.data_hash = model_hash(model), tensor_hash(x, y, index)
+        self.state = State(out)
+
+    def go(self, chunk: int | None, progress: bool, model_name: str, data_name: str) -> Evaluation:
+        started = time.perf_counter()
+        found = self._look()
+        with processes(self.device) as peers:
+            if peers.leads:
+                found += self.state.announce(self._about())
+            chunks = self._chunks(chunk, peers.count)
+            mine = range(peers.rank, len(chunks), peers.count)
+            total = sum(chunks[i].stop - chunks[i].start for i in mine) * (1 + len(self.entries))
+            with bar(total, progress and peers.leads) as self.advance:
+                done = {i: self._chunk(chunks[i]) for i in mine}
+            parts = _gather(done, peers.count)
+            columns = [[parts[i][column] for i in range(len(chunks))] for column in range(1 + len(self.entries))]
+            clean = ~torch.cat([part.fooled for part in columns[0]])
+            found += look_at_accuracy(Accuracy.of(clean), self.classes)
+            conditions = Conditions(
+                model_name,
+                self.model_hash,
+                data_name,
+                self.data_hash,
+                self.eight_bit,
+                _device_name(self.device),
+                self.execution.resolved_precision,
+                peers.count,
+                settings_hash([self._about(), [[entry.text, entry.identity] for entry in self.entries]]),
+                self.versions,
+            )
+            outcomes = tuple(
+                self._outcome(entry, column, clean) for entry, column in zip(self.entries, columns[1:], strict=True)
+            )
+            seconds = time.perf_counter() - started
+            result = Evaluation(clean, self.index.cpu(), outcomes, conditions, tuple(found), seconds)
+            if self.out and peers.leads:
+                save_evaluation(result, self.out)
+                if self.keep:
+                    save_examples(result, self.y, self.out)
+            for text in found if peers.leads else ():
+                warnings.warn(text, SetupWarning, stacklevel=3)
+        return result
+
+    def _look(self) -> list[str]:
+        some = min(len(self.x), self.execution.resolved_batch_size)
+        self.classes, found = look_at_logits(self.model, self.x[:some].to(self.device), self.y)
+        if self.out and self.model_hash is None:
+            found.append("The model is a plain function, which has no hash: nothing of it is resumed.")
+        if self.out:
+            found += [
+                f"{entry.text} has no name that stands for its settings, so nothing of it is resumed: use Foreign."
+                for entry in self.entries
+                if entry.identity is None
+            ]
+        return found
+
+    def _about(self) -> dict[str, Any]:
+        """What all parts depend on."""
+        return {
+            "model": self.model_hash,
+            "architecture": settings_hash(repr(unwrap(self.model) if isinstance(self.model, nn.Module) else None)),
+            "data": self.data_hash,
+            "seed": self.seed,
+            "eight_bit": self.eight_bit,
+            "device": self.device.type,
+            "precision": self.execution.resolved_precision,
+            "versions": self.versions,
+        }
+
+    def _chunks(self, size: int | None, count: int) -> list[slice]:
+        """Equal chunks, at least one for each process where there are enough examples."""
+        n = len(self.x)
+        if size is None:
+            numbers = math.prod(self.x.shape[1:])
+            most = _MOST_ROWS_ON_CPU if self.device.type == "cpu" else _MOST_ROWS
+            size = max(1, min(most, _MOST_NUMBERS // numbers))
+        pieces = min(n, max(math.ceil(n / size), count))
+        edges = [n * i // pieces for i in range(pieces + 1)]
+        return [slice(a, b) for a, b in pairwise(edges)]
+
+    def _chunk(self, rows: slice) -> list[Part]:
+        """The clean images and every attack on one chunk."""
+        x, y, index = (tensor[rows].to(self.device) for tensor in (self.x, self.y, self.index))
+        about = {**self._about(), "data": tensor_hash(x, y, index)}
+        parts: list[Part] = []
+        identities: list[dict[str, Any] | None] = []
+        for entry in [None, *self.entries]:
+            identity = self._identity(entry, about, identities)
+            identities.append(identity)
+            keep = self.keep and entry is not None
+            part = self.state.load(identity, keep)
+            if part is None:
+                part = self._attack(entry, x, y, index, parts) if entry else self._clean(x, y)
+                self.state.save(identity, part)
+            parts.append(part)
+            self.advance(entry.text if entry else "clean", len(x))
+        return parts
+
+    def _identity(
+        self, entry: Entry | None, about: dict[str, Any], before: list[dict[str, Any] | None]
+    ) -> dict[str, Any] | None:
+        """All that decides a part, with the parts it builds on; None where that cannot be told."""
+        if self.model_hash is None:
+            return None
+        if entry is None:
+            return {**about, "attack": None}
+        smaller = before[1 + entry.smaller] if entry.smaller is not None else None
+        own = entry.identity
+        return None if own is None else {**about, "attack": own, "smaller": smaller}
+
+    def _clean(self, x: Tensor, y: Tensor) -> Part:
+        started = time.perf_counter()
+        fooled = is_fooled(self.model, x, y, execution=self.execution).cpu()
+        zeros = torch.zeros(len(x), dtype=torch.float64)
+        return Part(fooled, zeros, zeros.clone(), None, len(x), 0, time.perf_counter() - started, 0, 0, None)
+
+    def _attack(self, entry: Entry, x: Tensor, y: Tensor, index: Tensor, parts: list[Part]) -> Part:
+        """One attack on those examples that it is about: all, or those still right where it stops at success."""
+        started = time.perf_counter()
+        wrong, x_adv, carried = parts[0].fooled, x.clone(), 0
+        fooled = torch.zeros_like(wrong) if entry.stop == "never" else wrong.clone()
+        if entry.smaller is not None:
+            smaller = parts[1 + entry.smaller]
+            carried = int((smaller.fooled & ~wrong).sum())
+            fooled |= smaller.fooled
+            if self.keep:
+                x_adv[smaller.fooled.to(self.device)] = smaller.as_images().to(x)[smaller.fooled.to(self.device)]
+        todo = (~fooled).nonzero().squeeze(1).to(self.device)
+        forwards: int | None = 0
+        backwards: int | None = 0
+        share, outside = None, 0
+        if len(todo):
+            found = entry.run(self.model, x[todo], y[todo], self.seed, index[todo], self.execution)
+            candidates, success = found.x_adv, found.success
+            forwards, backwards, share = found.forwards, found.backwards, found.zero_gradient_share
+            inside = is_inside(candidates, x[todo], entry.norm, entry.eps)
+            outside = int((~inside).sum())
+            if self.eight_bit:
+                candidates = torch.where(_rows(inside, x), round_to_bytes(candidates, x[todo]), candidates)
+            if success is None or self.eight_bit:
+                success = torch.zeros_like(inside)
+                success[inside] = is_fooled(self.model, candidates[inside], y[todo][inside], execution=self.execution)
+                forwards = None if forwards is None else forwards + int(inside.sum())
+            fooled[todo.cpu()] = (success & inside).cpu()
+            # What left the budget is no example of it: nothing of it is kept.
+            x_adv[todo] = torch.where(_rows(inside, x), candidates, x[todo])
+        linf, l2 = (distance.cpu() for distance in distances(x_adv, x))
+        if entry.smaller is not None and not self.keep:
+            linf[smaller.fooled], l2[smaller.fooled] = smaller.linf[smaller.fooled], smaller.l2[smaller.fooled]
+        kept = (as_bytes(x_adv) if self.eight_bit else x_adv).cpu() if self.keep else None
+        seconds = time.perf_counter() - started
+        return Part(fooled, linf, l2, kept, forwards, backwards, seconds, outside, carried, share)
+
+    def _outcome(self, entry: Entry, parts: list[Part], clean: Tensor) -> Outcome:
+        fooled, linf, l2 = (torch.cat([getattr(part, name) for part in parts]) for name in ("fooled", "linf", "l2"))
+        turned = fooled & clean
+        return Outcome(
+            attack=entry.text,
+            norm=entry.norm,
+            eps=entry.eps,
+            stop=entry.stop,
+            seed=self.seed,
+            robust=~fooled,
+            perturbations=Perturbations.of(linf[turned], l2[turned]),
+            forwards=_sum([part.forwards for part in parts]),
+            backwards=_sum([part.backwards for part in parts]),
+            seconds=sum(part.seconds for part in parts),
+            outside=sum(part.outside for part in parts),
+            carried=sum(part.carried for part in parts),
+            zero_gradient_share=_mean_share(parts),
+            substitute=entry.substitute,
+            linf=linf,
+            l2=l2,
+            x_adv=torch.cat([part.x_adv for part in parts if part.x_adv is not None]) if self.keep else None,
+        )
+
+
+def _radii(eps: float | Sequence[float] | None, norm: Norm | None) -> list[float] | None:
+    if eps is None:
+        if norm is not None:
+            raise ValueError(f"Expected `norm` to be given with `eps`, but got {norm!r} alone.")
+        return None
+    radii = [eps] if isinstance(eps, int | float) else list(eps)
+    if not radii:
+        raise ValueError("Expected `eps` to be a number or several, but got none.")
+    for radius in radii:
+        check_ball(radius, norm or "L2")  # each attack refuses what its own norm does not allow
+    return radii
+
+
+def _device(model: Model, x: Tensor) -> torch.device:
+    """Where the model is; a plain function is taken to be where the images are."""
+    if isinstance(model, nn.Module):
+        for tensor in (*model.parameters(), *model.buffers()):
+            return tensor.device
+    return x.device
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+
+
+def _rows(flags: Tensor, x: Tensor) -> Tensor:
+    """(N,) flags shaped to go with images."""
+    return flags.reshape(-1, *[1] * (x.dim() - 1))
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _mean_share(parts: list[Part]) -> float | None:
+    """Shares of zero gradients, weighted by the passes that asked for gradients."""
+    weighted = [
+        (part.zero_gradient_share, part.backwards or part.forwards or 1)
+        for part in parts
+        if part.zero_gradient_share is not None
+    ]
+    total = sum(weight for _, weight in weighted)
+    return sum(share * weight for share, weight in weighted) / total if total else None
+
+
+def _gather(done: dict[int, list[Part]], count: int) -> dict[int, list[Part]]:
+    """The chunks of all processes, in each of them."""
+    if count == 1:
+        return done
+    # Objects travel over gloo whatever the device, since they live on the CPU.
+    group = torch.distributed.new_group(backend="gloo")
+    everybody: list[dict[int, list[Part]]] = [{}] * count
+    torch.distributed.all_gather_object(everybody, done, group=group)
+    torch.distributed.destroy_process_group(group)
+    return {i: parts for share in everybody for i, parts in share.items()}

@@ -1,0 +1,30 @@
+"""What an evaluation shows while it goes on."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Advance = Callable[[str, int], None]  # what has just been done, and for how many examples
+
+
+@contextmanager
+def bar(total: int, shown: bool) -> Iterator[Advance]:
+    """A line on the error stream that moves with every attack on every chunk; nothing unless `shown`."""
+    if not shown:
+        yield lambda text, n: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("evaluating"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:.0f} %"),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(file=sys.stderr)) as display:
+        task = display.add_task("", total=total)
+        yield lambda text, n: display.update(task, advance=n, description=text[:40])

@@ -1,0 +1,114 @@
+"""What an evaluation keeps on disk while it goes on: a file for each attack and chunk, named by all that decides it."""
+
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pclc.evaluation.budget import from_bytes
+from pclc.evaluation.hashes import settings_hash
+from pclc.files import write_atomically
+
+FOLDER = "evaluation"
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One attack on one chunk.
+
+    Attributes:
+        fooled: (n,) flags that count, on the CPU like all the rest.
+        linf, l2: (n,) float64.
+        x_adv: (n, ...) or None; uint8 where rounded to bytes.
+    """
+
+    fooled: Tensor
+    linf: Tensor
+    l2: Tensor
+    x_adv: Tensor | None
+    forwards: int | None
+    backwards: int | None
+    seconds: float
+    outside: int
+    carried: int
+    zero_gradient_share: float | None
+
+    def as_images(self) -> Tensor:
+        """The adversarial examples as float."""
+        assert self.x_adv is not None
+        return from_bytes(self.x_adv)
+
+
+_NUMBERS = ("forwards", "backwards", "seconds", "outside", "carried", "zero_gradient_share")
+
+
+class State:
+    """The parts found so far, under `out/evaluation`; without a folder nothing is kept."""
+
+    def __init__(self, out: Path | None) -> None:
+        self.folder = out / FOLDER if out else None
+        if self.folder:
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def announce(self, about: dict[str, Any]) -> list[str]:
+        """Note what this evaluation is of, and say so where the folder holds outcomes of something else: they stay."""
+        if not self.folder:
+            return []
+        file = self.folder / "about.json"
+        before = _read_json(file)
+        different = [name for name, value in about.items() if before and before.get(name) != value]
+        if before != about:
+            write_atomically(file, (json.dumps(about, indent=1) + "\n").encode())
+        if not different:
+            return []
+        changes = ", ".join(f"{name} {before.get(name)!r} -> {about[name]!r}" for name in different)
+        return [f"{self.folder} holds outcomes of another evaluation ({changes}); what differs is computed anew."]
+
+    def load(self, identity: dict[str, Any] | None, with_examples: bool) -> Part | None:
+        """The part of that identity; None where it has to be computed."""
+        file = self._file(identity)
+        if file is None or not file.exists():
+            return None
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(file, "pt") as content:
+                numbers = json.loads(content.metadata()["part"])
+                tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            warnings.warn(f"{file} cannot be read and is computed anew: {error}.", stacklevel=2)
+            return None
+        if with_examples and "x_adv" not in tensors:
+            return None
+        x_adv = tensors.get("x_adv") if with_examples else None
+        return Part(tensors["fooled"].bool(), tensors["linf"], tensors["l2"], x_adv, **numbers)
+
+    def save(self, identity: dict[str, Any] | None, part: Part) -> None:
+        """Keep a part."""
+        file = self._file(identity)
+        if file is None:
+            return
+        from safetensors.torch import save
+
+        tensors = {"fooled": part.fooled.to(torch.uint8), "linf": part.linf, "l2": part.l2}
+        if part.x_adv is not None:
+            tensors["x_adv"] = part.x_adv.contiguous()
+        numbers = {name: getattr(part, name) for name in _NUMBERS}
+        write_atomically(file, save(tensors, metadata={"part": json.dumps(numbers)}))
+
+    def _file(self, identity: dict[str, Any] | None) -> Path | None:
+        if self.folder is None or identity is None:
+            return None
+        return self.folder / f"{settings_hash(identity)}.safetensors"
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

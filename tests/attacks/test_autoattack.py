@@ -1,0 +1,280 @@
+"""AutoAttack: the published components, who broke what, stopping and going on, and what it warns of."""
+
+import warnings
+
+import pytest
+import torch
+from attack_zoo import CLASSES, SmallNet, examples, linear
+from torch import nn
+
+from pclc.attacks import (
+    APGD,
+    EOT,
+    FGSM,
+    PGD,
+    APGDTargeted,
+    AttackWarning,
+    AutoAttack,
+    DynamicModelWarning,
+    ProbabilityWarning,
+    RandomModelWarning,
+    SquareStrongerWarning,
+    ZeroGradientWarning,
+    parse_attack,
+)
+from pclc.attacks.fab import FAB
+from pclc.attacks.square import Square
+from pclc.attacks.suspicions import is_random
+from pclc.attacks.victim import Victim
+from pclc.execution import Execution
+
+EPS = 0.06
+THREE = (FGSM(EPS), APGD(EPS, steps=5), APGDTargeted(EPS, steps=5))
+QUICK = AutoAttack(EPS, version="custom", attacks=THREE)
+
+
+@pytest.fixture
+def net():
+    return SmallNet().double().eval()
+
+
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+def test_the_standard_version_has_the_published_budgets(norm):
+    assert list(AutoAttack(0.3, norm).components().items()) == [
+        ("apgd-ce", APGD(0.3, steps=100, norm=norm, restarts=1, objective="ce", rho=0.75)),
+        ("apgd-t", APGDTargeted(0.3, steps=100, targets=9, norm=norm, restarts=1)),
+        ("fab-t", FAB(0.3, steps=100, targets=9, norm=norm)),
+        ("square", Square(0.3, queries=5000, norm=norm)),
+    ]
+    assert list(AutoAttack(0.3, norm, "rand").components().items()) == [
+        ("apgd-ce", EOT(APGD(0.3, steps=100, norm=norm, objective="ce"), draws=20)),
+        ("apgd-dlr", EOT(APGD(0.3, steps=100, norm=norm, objective="dlr"), draws=20)),
+    ]
+
+
+def test_only_the_published_budgets_are_called_standard():
+    assert str(AutoAttack(8 / 255)) == "autoattack(eps=8/255)"
+    assert str(QUICK) == (
+        'autoattack(eps=0.06, version="custom", '
+        "attacks=(fgsm(eps=0.06), apgd(eps=0.06, steps=5), apgd_t(eps=0.06, steps=5),))"
+    )
+    assert parse_attack(str(QUICK)) == QUICK
+
+
+def test_who_broke_what(net):
+    x, y = examples(net, 60)
+    seen = []
+    result = QUICK.run(net, x, y, seed=3, progress=lambda *step: seen.append(step))
+    assert torch.equal(result.success, result.broken_by >= 0)
+    assert torch.equal(result.broken_by == 0, net(x).argmax(1) != y)
+    assert [component.name for component in result.components] == ["clean", *map(str, THREE)]
+    alone = [attack.run(net, x, y, seed=3).success for attack in THREE]
+    standing = result.broken_by != 0
+    for number, success in enumerate(alone, 1):
+        assert torch.equal(result.broken_by == number, standing & success)
+        standing = standing & ~success
+        assert result.components[number].accuracy == standing.double().mean().item()
+        assert result.components[number].seconds > 0
+    assert len(set(result.broken_by.tolist())) >= 4, "or nothing would be tested"
+    assert torch.equal(result.x_adv[~result.success], x[~result.success])
+    assert torch.equal(QUICK(net, x, y, seed=3), result.x_adv)
+    left = [round(component.accuracy * len(x)) for component in result.components]
+    assert seen == [(component.name, done, left[done]) for done, component in enumerate(result.components)]
+
+
+def test_clean_accuracy_where_wrong_images_are_attacked_too(net):
+    x, y = examples(net, 20)
+    result = AutoAttack(EPS, version="custom", attacks=THREE, stop="never").run(net, x, y)
+    assert result.components[0].accuracy == (net(x).argmax(1) == y).double().mean().item() < 1
+    assert 0 not in result.broken_by
+
+
+def test_nothing_to_attack(net):
+    x, y = examples(net, 4)
+    result = QUICK.run(net, x[:2], y[:2])
+    assert result.broken_by.tolist() == [0, 0]
+    assert [component.accuracy for component in result.components] == [0.0]
+    assert QUICK.run(net, x[:0], y[:0]).components[0].name == "clean"
+
+
+class Counted(nn.Module):
+    """Counts the images that pass."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.images = model, 0
+
+    def forward(self, x):
+        self.images += len(x)
+        return self.model(x)
+
+
+@pytest.mark.parametrize("place", ["folder", "file.safetensors"])
+def test_a_stopped_run_goes_on(net, tmp_path, place):
+    x, y = examples(net, 40)
+    index = torch.arange(40, 80)
+    whole = QUICK.run(net, x, y, seed=1, index=index)
+
+    def stop_after_two(name, done, left):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        QUICK.run(net, x, y, seed=1, index=index, state=tmp_path / place, progress=stop_after_two)
+    model, seen = Counted(net), []
+    # The wrapper has the same parameters: it is the same model.
+    result = QUICK.run(model, x, y, 1, index, state=tmp_path / place, progress=lambda name, *_: seen.append(name))
+    assert seen == [str(THREE[2])]
+    assert torch.equal(result.x_adv, whole.x_adv)
+    assert torch.equal(result.broken_by, whole.broken_by)
+    assert [(c.name, c.accuracy) for c in result.components] == [(c.name, c.accuracy) for c in whole.components]
+    assert result.backwards == whole.backwards
+    assert result.zero_gradient_share == whole.zero_gradient_share
+    assert model.images < whole.forwards
+    again = QUICK.run(net, x, y, seed=1, index=index, state=tmp_path / place)
+    assert torch.equal(again.x_adv, whole.x_adv)
+    assert again.components == result.components
+
+
+def test_a_state_of_something_else_is_refused(net, tmp_path):
+    x, y = examples(net, 12)
+    QUICK.run(net, x, y, state=tmp_path)
+    kept = (tmp_path / "autoattack.safetensors").read_bytes()
+    other = AutoAttack(EPS, version="custom", attacks=THREE[:2])
+    moved = x.clone()
+    moved[5, 0, 0, 0] = 0.123
+    cases = {
+        "attack": lambda: other.run(net, x, y, state=tmp_path),
+        "seed": lambda: QUICK.run(net, x, y, seed=1, state=tmp_path),
+        "data": lambda: QUICK.run(net, moved, y, state=tmp_path),
+        "model": lambda: QUICK.run(SmallNet(gain=4.0001).double(), x, y, state=tmp_path),
+    }
+    for name, run in cases.items():
+        with pytest.raises(ValueError, match=f"`state` to be of the same {name}"):
+            run()
+    assert (tmp_path / "autoattack.safetensors").read_bytes() == kept
+    (tmp_path / "autoattack.safetensors").write_bytes(kept[:100])
+    with pytest.raises(ValueError, match="`state` to be a file that AutoAttack wrote"):
+        QUICK.run(net, x, y, state=tmp_path)
+
+
+def test_a_function_is_known_by_its_logits(net, tmp_path):
+    x, y = examples(net, 12)
+    QUICK.run(lambda x: net(x), x, y, state=tmp_path)
+    QUICK.run(lambda x: 1.0 * net(x), x, y, state=tmp_path)
+    with pytest.raises(ValueError, match="of the same model"):
+        QUICK.run(lambda x: 2 * net(x), x, y, state=tmp_path)
+
+
+class Noisy(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x) + 3e-3 * torch.randn(len(x), CLASSES, dtype=x.dtype)
+
+
+class Purified(nn.Module):
+    """Takes a gradient step on the input before it answers."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(self.model(leaf).square().sum(), leaf)
+        return self.model(x - 1e-4 * grad)
+
+
+class Probabilities(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x).softmax(1)
+
+
+class Rounded(nn.Module):
+    """No gradient gets through."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model((20 * x).round() / 20)
+
+
+def categories(attack, model, x, y):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        attack.run(model, x, y)
+    assert all(warning.filename == __file__ for warning in caught), "points at the caller"
+    return {warning.category for warning in caught if issubclass(warning.category, AttackWarning)}
+
+
+def test_warnings(net):
+    x, y = examples(net, 20)
+    attacks = APGD(EPS, steps=2), Square(EPS, queries=100)
+    attack = AutoAttack(EPS, version="custom", attacks=attacks)
+    assert categories(attack, net, x, y) == set()
+    assert RandomModelWarning in categories(attack, Noisy(net), x, y)
+    assert DynamicModelWarning in categories(attack, Purified(net), x, y)
+    assert ProbabilityWarning in categories(attack, Probabilities(net), x, y)
+    assert categories(attack, Rounded(net), x, y) == {ZeroGradientWarning, SquareStrongerWarning}
+    square = AutoAttack(EPS, version="custom", attacks=attacks[1:])
+    assert categories(square, net, x, y) == set(), "Square alone is not stronger than anything"
+
+
+@pytest.mark.parametrize(
+    ("lead", "noise", "expected"), [(0, 0.0, False), (0, 1e-6, True), (10, 1e-6, False), (10, 1e-2, True)]
+)
+def test_a_model_is_random_where_predictions_or_logits_change(lead, noise, expected):
+    logits = torch.tensor([1.0 + lead, 1, 1, 1])
+    victim = Victim(
+        lambda x: logits + noise * torch.randn(len(x), 4), Execution(device="cpu").for_attacks(torch.device("cpu"))
+    )
+    assert is_random(victim, torch.rand(50, 3)) == expected
+
+
+def test_the_version_for_random_models_is_not_told_that_they_are(net):
+    x, y = examples(net, 4)
+
+    def stop_before_the_first(name, done, left):
+        raise KeyboardInterrupt
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(KeyboardInterrupt):
+            AutoAttack(EPS, version="rand").run(Noisy(net), x, y, progress=stop_before_the_first)
+    assert not caught
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: AutoAttack(EPS, attacks=THREE), '`attacks` with version="custom" and only there, but got 3 attacks'),
+        (lambda: AutoAttack(EPS, version="custom"), '`attacks` with version="custom" .* but got 0 attacks'),
+        (lambda: AutoAttack(0.1, version="custom", attacks=THREE), r"with eps=0\.1 .* but got fgsm\(eps=0\.06\)"),
+        (lambda: AutoAttack(EPS, "L2", "custom", THREE), r'norm="L2", but got fgsm'),
+        (lambda: AutoAttack(EPS, version="custom", attacks=(FGSM(EPS, targeted=True),)), "to be untargeted"),
+        (lambda: AutoAttack(EPS, version="plus"), '`version` to be "standard" or "rand" or "custom", but got'),
+        (lambda: AutoAttack(EPS, targeted=True), "`targeted` to be False, because AutoAttack"),
+        (lambda: AutoAttack(EPS, norm="L1"), '`norm` to be "Linf" or "L2"'),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(("version", "classes"), [("standard", 3), ("rand", 2)])
+def test_too_few_classes(version, classes):
+    model, x = linear(2 * torch.eye(classes), torch.zeros(classes)), torch.eye(classes)[:1]
+    with pytest.raises(ValueError, match=rf'at least {classes + 1} classes .* "{version}", .* but the model has'):
+        AutoAttack(0.1, version=version)(model, x, torch.tensor([0]))
+    PGD(0.1, 0.05, 3)(model, x, torch.tensor([0]))
