@@ -44,7 +44,7 @@ def test_the_standard_version_has_the_published_budgets(norm):
         ("apgd-ce", APGD(0.3, steps=100, norm=norm, restarts=1, objective="ce", rho=0.75)),
         ("apgd-t", APGDTargeted(0.3, steps=100, targets=9, norm=norm, restarts=1)),
         ("fab-t", FAB(0.3, steps=100, targets=9, norm=norm)),
-        ("square", Square(0.3, queries=5000, norm=norm)),
+        ("square", Square(0.3, queries=5000, norm=norm, rescale=False)),
     ]
     assert list(AutoAttack(0.3, norm, "rand").components().items()) == [
         ("apgd-ce", EOT(APGD(0.3, steps=100, norm=norm, objective="ce"), draws=20)),

@@ -227,3 +227,12 @@ def test_parity_with_the_authors(norm, eps):
     print(f"square {norm}: accuracy {ours}, pyautoattack {others}")
     mean = sum(others) / 3
     assert sum(ours) / 3 <= mean + 2 * math.sqrt(mean * (1 - mean) / (3 * len(x)))
+
+
+def test_without_rescaling_the_schedule_is_that_of_ten_thousand_queries():
+    """As AutoAttack uses it: what 40 queries of a run of 10,000 try, a run of 40 queries tries."""
+    model, x, y = SmallNet().eval(), *examples(SmallNet().eval(), dtype=torch.float32)
+    few, same = (Square(0.05, queries=40, rescale=rescale, stop="never")(model, x, y) for rescale in (True, False))
+    assert not torch.equal(few, same)
+    assert share(39, 10_000, 0.8) == 0.4
+    assert share(39, 40, 0.8) == 0.8 / 512

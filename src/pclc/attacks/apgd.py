@@ -37,7 +37,7 @@ class Climb(NamedTuple):
     halved: Tensor  # whether the step size was halved there
 
     def keep(self, which: Tensor) -> "Climb":
-        """The rows where `which` is true."""
+        """The rows with these numbers: as a mask would be, but a device need not be waited for."""
         return Climb(*(tensor[which] for tensor in self))
 
 
@@ -106,10 +106,9 @@ def auto_pgd(
         slope = _look(victim, goal, climb, rows, last=t == steps)
         if stop == "success":
             fooled = victim.confirm(slope.logits, climb.x_adv, rows[0], targeted)
-            if fooled.any():
-                gone, left = place[fooled], ~fooled
-                ended.x_adv[gone], ended.fooled[gone] = climb.x_adv[fooled], True
-                ended.value[gone] = slope.value[fooled]
+            left = (~fooled).nonzero().squeeze(1)
+            if len(left) < len(place):
+                ended.x_adv[place], ended.fooled[place], ended.value[place] = climb.x_adv, fooled, slope.value
                 place, climb, rows = place[left], climb.keep(left), tuple(row[left] for row in rows)
                 slope = Slope(*(tensor[left] for tensor in slope))
                 if not len(place):

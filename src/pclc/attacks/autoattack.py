@@ -117,7 +117,7 @@ class AutoAttack(Attack):
             "apgd-ce": ce,
             "apgd-t": APGDTargeted(eps, steps=100, targets=9, norm=norm),
             "fab-t": FAB(eps, steps=100, targets=9, norm=norm),
-            "square": Square(eps, queries=5000, norm=norm),
+            "square": Square(eps, queries=5000, norm=norm, rescale=False),
         }
 
     def run(

@@ -23,7 +23,7 @@ class Rows(NamedTuple):
     memory: Tensor  # of the step rule
 
     def keep(self, which: Tensor) -> "Rows":
-        """The rows where `which` is true."""
+        """The rows with these numbers: as a mask would be, but a device need not be waited for."""
         return Rows(*(tensor[which] for tensor in self))
 
 
@@ -91,8 +91,8 @@ def ascend(step: Step, rows: Rows, steps: int, decide: Decision | None) -> Tenso
     for t in range(steps):
         move = step(rows, t)
         if decide is not None:
-            left = ~decide(move.logits, rows.x_adv, rows.y)
-            if not left.all():
+            left = (~decide(move.logits, rows.x_adv, rows.y)).nonzero().squeeze(1)
+            if len(left) < len(place):
                 x_adv[place] = rows.x_adv
                 place, move = place[left], move._replace(rows=move.rows.keep(left))
                 if not len(place):

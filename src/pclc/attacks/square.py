@@ -12,10 +12,11 @@ from pclc.attacks.registry import register_attack
 from pclc.attacks.restarts import best_of
 from pclc.attacks.square_moves import Draws, Moves, moves, share
 from pclc.attacks.types import Norm, Stop
-from pclc.attacks.validate import check_ball, check_count, check_number, check_share
+from pclc.attacks.validate import check_ball, check_count, check_flag, check_number, check_share
 from pclc.attacks.victim import Victim, is_success
 
 _QUERIES_A_DRAW = 64
+_SCHEDULE = 10_000  # queries for which the halvings were chosen
 
 
 def random_search(
@@ -28,6 +29,7 @@ def random_search(
     *,
     by: Moves,
     queries: int,
+    schedule: int,
     p_init: float,
     goal: Objective,
     targeted: bool,
@@ -39,7 +41,7 @@ def random_search(
     place, x_adv = torch.arange(len(x), device=x.device), torch.empty_like(x)
     x_new = by.start(x, seed, index, attempt)
     x_best, best = x_new.clone(), x.new_full((len(x),), -torch.inf)
-    sides = [by.side(share(query, queries, p_init)) for query in range(queries)]
+    sides = [by.side(share(query, schedule, p_init)) for query in range(queries)]
     draws: Draws = ()
     asked: Tensor | slice = slice(None)  # rows of this query
     for query in range(-1, queries):  # -1 asks for the start
@@ -98,6 +100,7 @@ def square(
     queries: int = 5000,
     norm: Norm = "Linf",
     p_init: float = 0.8,
+    rescale: bool = True,
     restarts: int = 1,
     objective: str = "margin",
     targeted: bool = False,
@@ -118,6 +121,7 @@ def square(
             number,
             by=by,
             queries=queries,
+            schedule=queries if rescale else _SCHEDULE,
             p_init=p_init,
             goal=goal,
             targeted=targeted,
@@ -130,14 +134,14 @@ def square(
 @register_attack("square")
 @dataclass(frozen=True, repr=False)
 class Square(Attack):
-    r"""The Square attack (Andriushchenko et al., ECCV 2020, arXiv 1912.00049), with AutoAttack's settings.
+    r"""The Square attack (Andriushchenko et al., ECCV 2020, arXiv 1912.00049).
 
     A random search: $x' \leftarrow x''$ where $L(x'', y) > L(x', y)$. In Linf the start is
     $x \pm \varepsilon$ in vertical stripes, and $x''$ is $x'$ with a square at a random place set to
     $x \pm \varepsilon$, the sign at random for each channel. In L2 the start is a grid of bumps of norm eps, and $x''$
     has a new bump in one window, paid for with the perturbation of another. Both are clamped to the box. A square
     covers the share p of the pixels, at first `p_init`, halved after 0.1, 0.5, 2, 5, 10, 20, 40, 60 and 80 % of the
-    queries.
+    queries, or of 10,000 with rescale=False, which is how AutoAttack uses it.
 
     It needs no gradient of the model. Places, signs and bumps belong to the example; AutoAttack's code draws places and
     bumps, and in Linf signs, once for the batch. As in the paper a square may touch the last row and column, which
@@ -149,6 +153,7 @@ class Square(Attack):
         queries: proposals, besides the start.
         norm: "Linf" or "L2".
         p_init: share of the pixels that the first squares cover, in (0, 1].
+        rescale: fit the halvings of p to `queries`; otherwise they are those of 10,000 queries.
         restarts: attempts, each with other random numbers. An attempt that fools is kept; where none does, and with
             stop="never", the last iterate of the largest objective (those that fool first).
         objective: what is maximised, a registered name with an optional logit scale. The paper has "ce" for targeted
@@ -171,6 +176,7 @@ class Square(Attack):
     queries: int = 5000
     norm: Norm = "Linf"
     p_init: float = 0.8
+    rescale: bool = True
     restarts: int = 1
     objective: str = "margin"
 
@@ -180,6 +186,7 @@ class Square(Attack):
         check_count("queries", self.queries)
         check_number("p_init", self.p_init, positive=True)
         check_share("p_init", self.p_init)
+        check_flag("rescale", self.rescale)
         check_count("restarts", self.restarts)
         directed(self.objective, self.targeted)
 

@@ -30,11 +30,13 @@ class Moves(NamedTuple):
 
 
 def share(query: int, queries: int, p_init: float) -> float:
-    """The share of the pixels that is changed, halved nine times on the way.
+    """The share of the pixels that is changed, halved nine times on the way of so many queries.
 
     Example:
         >>> [share(query, 5000, 0.8) for query in (0, 5, 6, 4999)]
         [0.8, 0.8, 0.4, 0.0015625]
+        >>> share(4999, 10000, 0.8)
+        0.00625
     """
     progress = int(query / queries * 10000)
     return p_init * 0.5 ** sum(progress > mark for mark in _HALVINGS)

@@ -65,6 +65,7 @@ class Victim:
         self._lent.clear()
         for batched in (self._logits, self._exact, *self._gradients.values()):
             batched.release()
+        self._gradients.clear()
 
     def logits(self, x: Tensor) -> Tensor:
         """The logits (N, K) in the precision of crafting."""

@@ -2,11 +2,12 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,62 +29,78 @@ def bench_attack(
     title: str,
     batch_size: int = 250,
     rounds: int = 3,
-    report: Callable[[str], None] = lambda name: None,
+    report: Callable[[BenchResult, str], None] = lambda result, name: None,
 ) -> BenchResult:
     """Time the attack in its modes, and in every other library that is installed and has it; variants take turns.
 
     On CUDA a peer is also given the model compiled, channels last and under bf16 autocast, which is the fair one; so
-    are we.
+    are we. `report` sees what is known after each run, and the variant that ran.
     """
     model = model.eval()
     variants = _ours(model, attack, x.device, batch_size) | _peers(model, attack, x, batch_size)
-    outcome: dict[str, Tensor] = {}
-    cold: dict[str, float] = {}
+    accuracies: dict[str, float] = {}
+    times: dict[str, list[float]] = {name: [] for name in variants}  # the first of each is cold
+
+    def result() -> BenchResult:
+        return _result(attack, title, len(x), batch_size, x.device, times, accuracies)
 
     def work(name: str, craft: Craft) -> Callable[[], None]:
         def run() -> None:
             start = time.perf_counter()
-            outcome[name] = craft(x, y)
+            x_adv = craft(x, y)
             if x.is_cuda:
                 torch.cuda.synchronize()
-            cold.setdefault(name, time.perf_counter() - start)
-            report(name)
+            times[name].append(time.perf_counter() - start)
+            accuracies[name] = 100 * _accuracy(model, x_adv, y, batch_size)
+            report(result(), name)
 
         return run
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peers, and of ours the same in every round
-        times = in_turns({name: work(name, craft) for name, craft in variants.items()}, rounds, host_seconds)
-    peers = [name for name in variants if not name.startswith("pclc")]
-    usual = [name for name in peers if not name.endswith(_FAIR)]
-    fastest = min(usual, key=lambda name: median(times[name])) if usual else None
-    fair = next((name for name in peers if name.endswith(_FAIR)), None)
+        in_turns({name: work(name, craft) for name, craft in variants.items()}, rounds, host_seconds)
+    return result()
 
-    def gain(over: str | None, name: str) -> float | None:
-        return median(times[over]) / median(times[name]) if over else None
 
+def _result(
+    attack: Attack,
+    title: str,
+    n: int,
+    batch_size: int,
+    device: torch.device,
+    times: Mapping[str, Sequence[float]],
+    accuracies: Mapping[str, float],
+) -> BenchResult:
+    """What is known by now: variants that have run at least once."""
+    done = {name: seconds for name, seconds in times.items() if name in accuracies}
+    warm = {name: median(seconds[1:] or seconds) for name, seconds in done.items()}
+    peers = [name for name in done if not name.startswith("pclc")]
+    usual = min((warm[name] for name in peers if not name.endswith(_FAIR)), default=None)
+    fair = min((warm[name] for name in peers if name.endswith(_FAIR)), default=None)
+    rows: list[dict[str, Any]] = [
+        {
+            "variant": name,
+            "ms": warm[name] * 1e3,
+            "cold ms": seconds[0] * 1e3,
+            "runs": len(seconds),
+            "accuracy %": accuracies[name],
+            "times the fastest peer": usual / warm[name] if usual else None,
+            "times the fair peer": fair / warm[name] if fair else None,
+        }
+        for name, seconds in done.items()
+    ]
     return BenchResult(
         benchmark="attack",
         command="pclc bench attack",
         notes=(
-            f"{attack} on {len(x):,} images of {title}, {batch_size} at a time; median of {rounds} rounds in which the "
-            "variants take turns in changing order, and the first run of each, cold, with what it compiles. Accuracy "
-            "is what is left, decided in IEEE float32 for all (a little more where it was wrong before the attack: "
-            'images count as the last iterate has them with stop="never"). stop="success" leaves an image alone as '
-            "soon as it is fooled, which no peer does inside a run of a gradient attack.",
+            f"{attack} on {n:,} images of {title}, {batch_size} at a time. ms is the median of all runs but the first, "
+            "which is cold and compiles; variants take turns in changing order. Accuracy is what is left, decided in "
+            'IEEE float32 for all; with stop="never" as the last iterate has it. stop="success" leaves an image alone '
+            "as soon as it is fooled, which no peer does inside a run of a gradient attack. The fair peer is given the "
+            "model compiled, channels last and under bf16 autocast.",
         ),
-        conditions=conditions(x.device),
-        rows=tuple(
-            {
-                "variant": name,
-                "ms": median(times[name]) * 1e3,
-                "cold ms": cold[name] * 1e3,
-                "accuracy %": 100 * _accuracy(model, outcome[name], y, batch_size),
-                "times the fastest peer": gain(fastest, name),
-                **({"times the fair peer": gain(fair, name)} if fair else {}),
-            }
-            for name in variants
-        ),
+        conditions=conditions(device),
+        rows=tuple(rows),
     )
 
 
@@ -153,7 +170,7 @@ def _autoattack_peers(model: nn.Module, attack: AutoAttack, x: Tensor, batch_siz
 
     theirs = Theirs(model, norm=attack.norm, eps=attack.eps, version=attack.version, device=x.device, seed=0)
     name = f"pyautoattack {version('pyautoattack')}"
-    return {name: lambda a, b: theirs.run_standard_evaluation(a, b, batch_size=batch_size)}
+    return {name: lambda a, b: theirs.run_standard_evaluation(a, b, batch_size=batch_size)[0]}
 
 
 def _pgd_peers(model: nn.Module, attack: PGD, x: Tensor, batch_size: int) -> dict[str, Craft]:

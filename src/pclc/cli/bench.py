@@ -192,11 +192,19 @@ def attack(
     import pclc
     from pclc.attacks import parse_attack
     from pclc.bench.attack import bench_attack
+    from pclc.bench.result import BenchResult
 
     wanted = parse_attack(attack)
     execution = pclc.Execution(device=device)
     name = pclc.RunDirectory(run).config["dataset"]["name"]
     test = pclc.load_dataset(name, "test", root)
+
+    def report(result: BenchResult, variant: str) -> None:
+        if save:  # what was measured is not lost to an interruption
+            replace(result, command=_typed(sys.argv[1:])).save(save)
+        row = next(row for row in result.rows if row["variant"] == variant)
+        typer.echo(f"{variant}: run {row['runs']}, {row['ms']:.1f} ms (cold {row['cold ms']:.1f})", err=True)
+
     result = bench_attack(
         pclc.load_model(run, str(execution.torch_device)),
         (test.images[:examples].float() / 255).to(execution.torch_device),
@@ -205,7 +213,7 @@ def attack(
         name,
         batch_size,
         rounds,
-        report=lambda variant: typer.echo(f"{variant}: done", err=True),
+        report,
     )
     _finish(result, as_json, save)
 
@@ -291,6 +299,36 @@ def parity(
         report,
     )
     _finish(result, as_json, save)
+
+
+@bench_app.command()
+def zoo(
+    mode: Annotated[str, typer.Option(help="Of the audits: quick, standard or full.")] = "standard",
+    seeds: Annotated[int, typer.Option(min=1, help="Models of each kind.")] = 3,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    families: Annotated[
+        list[str] | None, typer.Option("--family", help="Only this family; may be given again.")
+    ] = None,
+    save: Save = None,
+    page: Annotated[Path | None, typer.Option(help="A page whose section on error rates is written anew.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How often is the verdict of an audit wrong? Models made for it, hollow and honest ones, on digits.
+
+    Example: `pclc bench zoo --save results/zoo.json --page docs/audit.md`
+    """
+    from pclc.bench.zoo import bench_zoo
+    from pclc.bench.zoo_page import error_rates, write_section
+
+    def report(row: dict[str, Any]) -> None:
+        typer.echo(f"{row['model']}: the claim is {row['the claim is']}, {row['verdict']}", err=True)
+
+    result = bench_zoo(mode, seeds, workers, families or (), report)  # type: ignore[arg-type]
+    _finish(result, as_json, save)
+    if not as_json:
+        print_table(error_rates(result.rows))
+    if page:
+        write_section(result, page)
 
 
 @bench_app.command()
