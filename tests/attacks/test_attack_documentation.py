@@ -33,7 +33,7 @@ def names():
 @pytest.mark.filterwarnings("ignore::pclc.attacks.AttackWarning")
 def test_examples(names):
     check(names)
-    assert len(OURS) == 5
+    assert len(OURS) == 6
     for block in OURS[1:]:
         exec(block, names)
 
