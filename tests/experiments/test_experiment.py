@@ -20,6 +20,7 @@ from pclc.experiments.published import TABLES, load_published
 from pclc.experiments.toml import read_toml
 
 NAMES = [
+    "adversarial",
     "figure1",
     "figure2",
     "figure3",
@@ -36,7 +37,7 @@ NAMES = [
 
 def test_names() -> None:
     assert set(NAMES) <= set(experiment_names())
-    with pytest.raises(ValueError, match="Expected `name` to be one of figure1, figure2"):
+    with pytest.raises(ValueError, match="Expected `name` to be one of adversarial, figure1, figure2"):
         load_experiment("table6")
 
 
@@ -139,6 +140,8 @@ def test_a_hash_covers_what_decides_the_result_and_no_name() -> None:
         replace(cell, training=replace(cell.training, model="cnn3")),
         replace(cell, training=replace(cell.training, dataset="kmnist")),
         replace(cell, training=replace(cell.training, config=replace(cell.training.config, seed=1))),
+        replace(cell, examples=100),
+        replace(cell, split="validation"),
         replace(cell, analyses=(Analysis("gaps"),)),
         replace(cell, analyses=(Analysis("gaps", examples=10),)),
         replace(cell, analyses=(Analysis("gaps", (NamedAttack("x", "fgsm(eps=0.1)"),)),)),
@@ -147,7 +150,7 @@ def test_a_hash_covers_what_decides_the_result_and_no_name() -> None:
     same = [
         replace(cell, attacks=(second, first, *rest)),
         replace(cell, attacks=(replace(first, name="another name"), second, *rest)),
-        replace(cell, column="x", published_column="y", variant="authors"),
+        replace(cell, column="x", published_column="y", variant="authors", setting=2),
     ]
     assert {other.hash for other in same} == {cell.hash}
 
@@ -231,6 +234,113 @@ def test_refusals(path: list[Any], value: object, sentence: str) -> None:
     place[path[-1]] = value
     with pytest.raises(ValueError, match=re.escape(sentence)):
         parse_experiment("small", wrong)
+
+
+def test_fewer_images_and_epochs_are_other_cells() -> None:
+    experiment = load_experiment("table3")
+    full = experiment.cells(["mnist"], ["ce"], [0])[0]
+    short = experiment.cells(["mnist"], ["ce"], [0], examples=10, epochs=3)[0]
+    assert short.examples == 10
+    assert short.substitute is not None
+    for training in (short.training, short.substitute):
+        assert (training.config.warm_up_epochs, training.config.epochs) == (3, 3)
+    assert short.hash != full.hash
+    assert short.training.hash != full.training.hash
+    longer = load_experiment("schedules").cells(seeds=[0], epochs=20)
+    assert {cell.training.config.epochs for cell in longer} == {10, 20}, "what is shorter anyway stays as it is"
+    for arguments in ({"examples": 0}, {"epochs": 0}):
+        with pytest.raises(ValueError, match=r"to be at least 1, but got 0"):
+            experiment.cells(**arguments)
+
+
+def test_the_study_of_adversarial_training() -> None:
+    experiment = load_experiment("adversarial")
+    assert experiment.cells() == [], "settings are chosen first"
+    tuning = experiment.tuning_cells()
+    assert len(tuning) == 27
+    assert len({cell.hash for cell in tuning}) == 27
+    configs = [cell.training.config for cell in tuning]
+    recipes = [config.adversarial for config in configs]
+    assert {recipe and (recipe.steps, recipe.eps, recipe.alpha) for recipe in recipes} == {(7, 8 / 255, 2 / 255)}
+    shared = {(c.epochs, c.batch_size, c.optimizer, c.schedule, c.ema, c.augmentation, c.validation) for c in configs}
+    assert shared == {(50, 512, "sgd", "cosine", 0.999, "crop-flip", 0.04)}
+    recipe = {cell.column: cell.training.config.adversarial for cell in tuning}
+    assert recipe["ce + mae"].margin == 1.0  # type: ignore[union-attr]
+    assert recipe["trades + pc"].objective == "kl"  # type: ignore[union-attr]
+    long = experiment.cells(choices={"trades": 1}, seeds=[0])[-1].training
+    assert (long.model, long.config.epochs) == ("preact_resnet18", 150)
+    assert long.config.adversarial is not None
+    assert long.config.adversarial.beta == 6.0
+
+
+def tuned() -> dict[str, Any]:
+    return tomllib.loads(
+        """
+        title = "Tuned"
+        tuning = "fgsm(eps=0.1)"
+        baselines = ["a"]
+        [[groups]]
+        datasets = ["digits"]
+        model = "lenet8"
+        seeds = 1
+        train = { epochs = 1, validation = 0.1 }
+        [[groups.arms]]
+        column = "a"
+        loss = "ce"
+        settings = [{ train = { lr = 0.1 } }, { train = { lr = 0.2 } }]
+        [[groups.arms]]
+        column = "b"
+        loss = "ce"
+        adversarial = "pc"
+        settings = [{ recipe = { beta = 1.0 } }, { recipe = { beta = 2.0 } }]
+        [[groups]]
+        datasets = ["digits"]
+        model = "lenet8"
+        seeds = 1
+        train = { epochs = 2 }
+        arms = ["b"]
+        """
+    )
+
+
+def test_an_arm_of_the_first_group_by_its_name() -> None:
+    *_, first, last = parse_experiment("tuned", tuned()).cells(choices={"b": 1})
+    assert [cell.training.config.epochs for cell in (first, last)] == [1, 2]
+    assert {cell.training.config.adversarial and cell.training.config.adversarial.beta for cell in (first, last)} == {2}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        (["groups", 0, "arms", 0, "settings"], [{}], "Expected the arms of tuned to have the same number of settings."),
+        (["groups", 0, "arms", 0, "settings"], [{"lr": 1}, {}], "Expected the keys of a setting of an arm of a group"),
+        (
+            ["groups", 0, "arms", 0, "settings"],
+            [{"recipe": {}}, {}],
+            "Expected 'a' of tuned to have `adversarial` with",
+        ),
+        (["groups", 0, "arms", 1, "settings"], [{"recipe": {"beta": -1.0}}, {}], "Expected `beta` to be"),
+        (["groups", 0, "train"], {"epochs": 1}, "Expected 'a' of tuned to hold out images: train.validation."),
+        (["groups", 1, "arms"], ["c"], "Expected `arms` of a group of tuned to be among a, b, but got 'c'."),
+        (["baselines"], ["c"], "Expected `baselines` of tuned to be among a, b, but got 'c'."),
+        (["tuning"], "fgsmm(eps=0.1)", "Expected an attack among"),
+    ],
+)
+def test_refusals_of_settings(path: list[Any], value: object, sentence: str) -> None:
+    wrong = tuned()
+    place: Any = wrong
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        parse_experiment("tuned", wrong)
+
+
+def test_settings_need_an_attack_to_choose_by() -> None:
+    wrong = tuned()
+    del wrong["tuning"]
+    with pytest.raises(ValueError, match="Expected tuned to have `tuning` and arms with `settings` together"):
+        parse_experiment("tuned", wrong)
 
 
 def test_data_comes_with_the_package() -> None:

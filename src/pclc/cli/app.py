@@ -9,6 +9,7 @@ from pclc.cli.bench import bench_app
 from pclc.cli.data import data_app
 from pclc.cli.demo import demo
 from pclc.cli.evaluate import evaluate
+from pclc.cli.reproduce import reproduce
 from pclc.cli.train import train
 from pclc.cli.verify import verify
 from pclc.training import TrainingError
@@ -18,14 +19,16 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Train classifiers with the PC-LC loss, attack them, and see the robustness that is really left.",
+    help="Train classifiers with the PC-LC loss, attack them, and see the robustness that is really left.\n\n"
+    "Begin with `pclc demo`. Each command has `--help` with examples.",
 )
-app.add_typer(bench_app, name="bench")
-app.add_typer(data_app, name="data")
 app.command()(demo)
-app.command()(evaluate)
 app.command()(train)
+app.command()(evaluate)
 app.command()(verify)
+app.command()(reproduce)
+app.add_typer(data_app, name="data")
+app.add_typer(bench_app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,10 +1,12 @@
 """Experiments as data: what is trained, attacked and analysed for a table or a figure of the paper."""
 
+import tomllib
 import warnings
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from pclc.attacks import Attack, UnreachableWarning, parse_attack
@@ -12,7 +14,7 @@ from pclc.data import dataset_names
 from pclc.experiments.published import PublishedFigure, load_published
 from pclc.experiments.toml import check_keys, read_toml
 from pclc.models import model_names
-from pclc.training import TrainConfig, adversarial_preset, paper_config
+from pclc.training import TrainConfig, adversarial_config, adversarial_preset, paper_config
 from pclc.training.run_directory import config_hash
 
 # What stands for a loss in each variant: the formulas as printed, or as in the authors' code.
@@ -78,6 +80,12 @@ class Training:
         """Sixteen digits that stand for it."""
         return config_hash({"results": _RESULTS_VERSION, **self.as_dict()})
 
+    def shortened(self, epochs: int) -> "Training":
+        """The same with at most so many epochs in each phase: for trying things out, another model."""
+        config = self.config
+        shorter = {name: min(getattr(config, name), epochs) for name in ("warm_up_epochs", "epochs")}
+        return replace(self, config=replace(config, **shorter))
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -88,9 +96,12 @@ class Cell:
         column: of the table.
         variant: "paper" or "authors".
         published_column: of the paper's table, with which it is compared.
-        attacks: rows of the table besides "clean", on all test images, with random numbers from the training's seed.
+        attacks: rows of the table besides "clean", with random numbers from the training's seed.
         analyses: what else is computed.
         substitute: on which attacks with `transfer` are crafted.
+        examples: how many test images, from the first on; None: all.
+        split: "test", or "validation": what the training held out, on which settings are chosen.
+        setting: number of the arm's setting where several are tried.
     """
 
     training: Training
@@ -100,33 +111,55 @@ class Cell:
     attacks: tuple[NamedAttack, ...] = ()
     analyses: tuple[Analysis, ...] = ()
     substitute: Training | None = None
+    examples: int | None = None
+    split: str = "test"
+    setting: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All that decides the result, for JSON; names of rows and columns do not."""
+        content: dict[str, Any] = {
+            "training": self.training.as_dict(),
+            "attacks": sorted([attack.text, attack.transfer] for attack in self.attacks),
+            "analyses": [
+                [analysis.kind, analysis.examples, [attack.text for attack in analysis.attacks]]
+                for analysis in self.analyses
+            ],
+            "substitute": self.substitute and self.substitute.as_dict(),
+        }
+        # Written down only where they say something, so that older cells keep their hash.
+        if self.examples is not None:
+            content["examples"] = self.examples
+        if self.split != "test":
+            content["split"] = self.split
+        return content
 
     @property
     def hash(self) -> str:
-        """Sixteen digits that stand for everything that decides the result; names of rows and columns do not."""
-        return config_hash(
-            {
-                "results": _RESULTS_VERSION,
-                "training": self.training.as_dict(),
-                "attacks": sorted([attack.text, attack.transfer] for attack in self.attacks),
-                "analyses": [
-                    [analysis.kind, analysis.examples, [attack.text for attack in analysis.attacks]]
-                    for analysis in self.analyses
-                ],
-                "substitute": self.substitute and self.substitute.as_dict(),
-            }
-        )
+        """Sixteen digits that stand for everything that decides the result."""
+        return config_hash({"results": _RESULTS_VERSION, **self.as_dict()})
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A column: a loss, with adversarial training by a recipe's name, with changes of the training configuration."""
+    """A column: a loss, adversarial training by a recipe's name, and changes of both.
+
+    Attributes:
+        column: its name.
+        loss: of the training.
+        published_column: of the paper's table, with which it is compared.
+        adversarial: name of a recipe, or None.
+        changes: of the training configuration.
+        recipe: changes of the recipe.
+        settings: more changes, of `train` and `recipe`, of which one is chosen on held-out images.
+    """
 
     column: str
     loss: str
     published_column: str
     adversarial: str | None
     changes: Mapping[str, Any]
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    settings: tuple[Mapping[str, Mapping[str, Any]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,12 +185,17 @@ class Experiment:
         title: what it shows.
         published: name of the paper's table whose rows `attacks` are, or None.
         groups: what is run.
+        tuning: the attack under which the settings of arms are compared on held-out images, with the network and the
+            first seed of the first group; None where no arm has settings.
+        baselines: columns with which the others are compared where nothing is published.
     """
 
     name: str
     title: str
     published: str | None
     groups: tuple[Group, ...]
+    tuning: NamedAttack | None = None
+    baselines: tuple[str, ...] = ()
 
     def figure(self, cell: Cell, row: str) -> PublishedFigure | None:
         """The published figure for a row ("clean" or the name of an attack) of a cell, where there is one."""
@@ -169,6 +207,9 @@ class Experiment:
         columns: Collection[str] | None = None,
         seeds: Collection[int] | None = None,
         variant: str = "paper",
+        choices: Mapping[str, int] | None = None,
+        examples: int | None = None,
+        epochs: int | None = None,
     ) -> list[Cell]:
         """The cells, all or those that are chosen.
 
@@ -177,6 +218,9 @@ class Experiment:
             columns: names; None: all.
             seeds: instead of the experiment's own.
             variant: "paper": PC-LC as printed; "authors": as in the authors' code.
+            choices: by column, the number of its setting; arms with settings and without a choice are left out.
+            examples: only the first so many test images.
+            epochs: at most so many in each phase of each training.
 
         Example:
             >>> cells = load_experiment("gaps").cells(datasets=["cifar100"], seeds=[0])
@@ -187,15 +231,37 @@ class Experiment:
             raise ValueError(f"Expected `variant` to be one of {', '.join(VARIANTS)}, but got {variant!r}.")
         _check_choice("datasets", datasets, [name for group in self.groups for name in group.datasets], self.name)
         _check_choice("columns", columns, [arm.column for group in self.groups for arm in group.arms], self.name)
-        return [
-            _cell(group, dataset, arm, seed, variant)
+        cells = [
+            _cell(group, dataset, arm, seed, variant, (choices or {}).get(arm.column))
             for group in self.groups
             for dataset in group.datasets
             if datasets is None or dataset in datasets
             for arm in group.arms
-            if columns is None or arm.column in columns
+            if (columns is None or arm.column in columns) and (not arm.settings or arm.column in (choices or {}))
             for seed in (group.seeds if seeds is None else seeds)
         ]
+        return list(_limited(cells, examples, epochs))
+
+    def tuning_cells(
+        self, columns: Collection[str] | None = None, examples: int | None = None, epochs: int | None = None
+    ) -> list[Cell]:
+        """One cell for each setting of each arm that has some, to be chosen from (see `tuning`)."""
+        if self.tuning is None:
+            return []
+        group = self.groups[0]
+        cells = [
+            replace(
+                _cell(group, group.datasets[0], arm, group.seeds[0], "paper", setting),
+                attacks=(self.tuning,),
+                analyses=(),
+                substitute=None,
+                split="validation",
+            )
+            for arm in group.arms
+            if columns is None or arm.column in columns
+            for setting in range(len(arm.settings))
+        ]
+        return list(_limited(cells, examples, epochs))
 
 
 def experiment_names() -> tuple[str, ...]:
@@ -203,7 +269,7 @@ def experiment_names() -> tuple[str, ...]:
 
     Example:
         >>> experiment_names()[:3]
-        ('figure1', 'figure2', 'figure3')
+        ('adversarial', 'figure1', 'figure2')
     """
     folder = files("pclc.experiments") / "definitions"
     return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))
@@ -211,12 +277,14 @@ def experiment_names() -> tuple[str, ...]:
 
 @cache
 def load_experiment(name: str) -> Experiment:
-    """An experiment by name.
+    """An experiment by name, or one of yours by the path of its TOML file.
 
     Example:
         >>> load_experiment("figure3").groups[0].analyses[1].attacks[0].text
         'fgsm(eps=0.3, stop="never")'
     """
+    if name.endswith(".toml"):
+        return parse_experiment(Path(name).stem, tomllib.loads(Path(name).read_text(encoding="utf-8")))
     if name not in experiment_names():
         raise ValueError(f"Expected `name` to be one of {', '.join(experiment_names())}, but got {name!r}.")
     return parse_experiment(name, read_toml("definitions", name))
@@ -224,16 +292,26 @@ def load_experiment(name: str) -> Experiment:
 
 def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
     """The experiment that the content of a file describes; anything that is not understood is refused."""
-    check_keys(content, name, required={"title": str, "groups": list}, optional={"published": str})
-    groups = tuple(_group(group, f"a group of {name}") for group in content["groups"])
-    experiment = Experiment(name, content["title"], content.get("published"), groups)
+    optional = {"published": str, "tuning": str, "baselines": list}
+    check_keys(content, name, required={"title": str, "groups": list}, optional=optional)
+    groups: list[Group] = []
+    for group in content["groups"]:
+        groups.append(
+            _group(group, {arm.column: arm for arm in groups[0].arms} if groups else {}, f"a group of {name}")
+        )
+    tuning = NamedAttack("tuning", content["tuning"]) if "tuning" in content else None
+    baselines = tuple(content.get("baselines", ()))
+    experiment = Experiment(name, content["title"], content.get("published"), tuple(groups), tuning, baselines)
     for group in groups:
         _check_published(experiment, group)
-    experiment.cells()  # every training configuration is made once, so that a wrong one is refused here
+    _check_settings(experiment)
+    # Every training configuration is made once, so that a wrong one is refused here.
+    tried = experiment.tuning_cells()
+    experiment.cells(choices={cell.column: cell.setting or 0 for cell in tried})
     return experiment
 
 
-def _group(content: Mapping[str, Any], where: str) -> Group:
+def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> Group:
     check_keys(
         content,
         where,
@@ -245,6 +323,7 @@ def _group(content: Mapping[str, Any], where: str) -> Group:
             "extra": dict,
             "analyses": list,
             "substitute": str,
+            "train": dict,
         },
     )
     for dataset in content["datasets"]:
@@ -267,7 +346,7 @@ def _group(content: Mapping[str, Any], where: str) -> Group:
         datasets=tuple(content["datasets"]),
         model=content["model"],
         seeds=tuple(range(content["seeds"])),
-        arms=tuple(_arm(arm, f"an arm of {where}") for arm in content["arms"]),
+        arms=tuple(_arm(arm, arms, content.get("train", {}), f"an arm of {where}") for arm in content["arms"]),
         attacks=attacks,
         extra=extra,
         analyses=tuple(_analysis(analysis, f"an analysis of {where}") for analysis in content.get("analyses", [])),
@@ -275,16 +354,28 @@ def _group(content: Mapping[str, Any], where: str) -> Group:
     )
 
 
-def _arm(content: Mapping[str, Any], where: str) -> Arm:
-    optional = {"published_column": str, "adversarial": str, "train": dict}
+def _arm(content: object, arms: Mapping[str, Arm], shared: Mapping[str, Any], where: str) -> Arm:
+    """An arm; a text stands for the arm of that name in the first group."""
+    if isinstance(content, str):
+        _check_one("arms", content, arms, where.removeprefix("an arm of "))
+        return replace(arms[content], changes={**arms[content].changes, **shared})
+    optional = {"published_column": str, "adversarial": str, "train": dict, "recipe": dict, "settings": list}
     check_keys(content, where, required={"column": str, "loss": str}, optional=optional)
+    assert isinstance(content, dict)
     return Arm(
         column=content["column"],
         loss=content["loss"],
-        published_column=content.get("published_column", content["column"]),
+        published_column=str(content.get("published_column", content["column"])),
         adversarial=content.get("adversarial"),
-        changes=content.get("train", {}),
+        changes={**shared, **content.get("train", {})},
+        recipe=content.get("recipe", {}),
+        settings=tuple(_setting(setting, f"a setting of {where}") for setting in content.get("settings", ())),
     )
+
+
+def _setting(content: Mapping[str, Any], where: str) -> Mapping[str, Mapping[str, Any]]:
+    check_keys(content, where, required={}, optional={"train": dict, "recipe": dict})
+    return content
 
 
 def _analysis(content: Mapping[str, Any], where: str) -> Analysis:
@@ -312,12 +403,18 @@ def _attacks(content: Mapping[str, Any], key: str, eps: list[float], where: str)
     return tuple(attacks)
 
 
-def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str) -> Cell:
-    changes = dict(arm.changes)
-    if arm.adversarial is not None:
-        changes["adversarial"] = adversarial_preset(arm.adversarial)
+def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str, setting: int | None) -> Cell:
+    more = arm.settings[setting] if setting is not None and arm.settings else {}
+    changes = {**arm.changes, **more.get("train", {})}
+    recipe = {**arm.recipe, **more.get("recipe", {})}
     loss = VARIANTS[variant].get(arm.loss, arm.loss)
-    training = Training(dataset, group.model, paper_config(dataset, loss=loss, seed=seed, **changes))
+    if arm.adversarial is not None:
+        config = adversarial_config(
+            dataset, adversarial_preset(arm.adversarial, **recipe), loss=loss, seed=seed, **changes
+        )
+    else:
+        config = paper_config(dataset, loss=loss, seed=seed, **changes)
+    training = Training(dataset, group.model, config)
     substitute = group.substitute and Training(dataset, group.substitute, paper_config(dataset, loss="ce", seed=seed))
     return Cell(
         training=training,
@@ -327,7 +424,45 @@ def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str) -> Cell
         attacks=(*group.attacks, *group.extra),
         analyses=group.analyses,
         substitute=substitute or None,
+        setting=setting if arm.settings else None,
     )
+
+
+def _limited(cells: list[Cell], examples: int | None, epochs: int | None) -> Iterator[Cell]:
+    """The cells with fewer images or epochs: other cells, with other hashes."""
+    for name, number in (("examples", examples), ("epochs", epochs)):
+        if number is not None and number < 1:
+            raise ValueError(f"Expected `{name}` to be at least 1, but got {number!r}.")
+    for cell in cells:
+        limited = cell if examples is None else replace(cell, examples=examples)
+        if epochs is not None:
+            substitute = limited.substitute and limited.substitute.shortened(epochs)
+            limited = replace(limited, training=limited.training.shortened(epochs), substitute=substitute)
+        yield limited
+
+
+def _check_settings(experiment: Experiment) -> None:
+    """Settings are chosen fairly: the same number for each arm, on images that none of them was trained on."""
+    arms = [(group, arm) for group in experiment.groups for arm in group.arms if arm.settings or arm.recipe]
+    for _, arm in arms:
+        if arm.adversarial is None and (arm.recipe or any("recipe" in setting for setting in arm.settings)):
+            raise ValueError(f"Expected {arm.column!r} of {experiment.name} to have `adversarial` with its `recipe`.")
+    tuned = [(group, arm) for group, arm in arms if arm.settings]
+    if bool(tuned) != (experiment.tuning is not None):
+        raise ValueError(f"Expected {experiment.name} to have `tuning` and arms with `settings` together.")
+    if len({len(arm.settings) for _, arm in tuned}) > 1:
+        raise ValueError(f"Expected the arms of {experiment.name} to have the same number of settings.")
+    for _, arm in tuned:
+        first = [other for other in experiment.groups[0].arms if other.column == arm.column]
+        if not first or first[0].settings != arm.settings:
+            raise ValueError(f"Expected the settings of {arm.column!r} to be those of the first group.")
+        if not arm.changes.get("validation"):
+            raise ValueError(f"Expected {arm.column!r} of {experiment.name} to hold out images: train.validation.")
+    columns = dict.fromkeys(arm.column for group in experiment.groups for arm in group.arms)
+    for name in experiment.baselines:
+        _check_one("baselines", name, columns, experiment.name)
+    if experiment.tuning is not None:
+        experiment.tuning.attack  # noqa: B018  # made once, so that a wrong text is refused here
 
 
 def _check_published(experiment: Experiment, group: Group) -> None:

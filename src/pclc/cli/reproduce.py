@@ -1,0 +1,279 @@
+"""``pclc reproduce``: the tables and figures of the paper, beside the published figures."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pclc.cli.output import print_table
+
+if TYPE_CHECKING:
+    from pclc.experiments.experiment import Experiment
+    from pclc.experiments.runner import GridSettings
+    from pclc.experiments.table import Block, Table
+    from pclc.experiments.values import Selection
+
+_COLUMNS_A_TABLE = 3
+
+
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="table1 ... table5, figure1 ... figure3, gaps, masking, schedules, adversarial, all, or a TOML file."
+        ),
+    ],
+    datasets: Annotated[list[str] | None, typer.Option(help="Only this data set; may be given again.")] = None,
+    losses: Annotated[
+        list[str] | None, typer.Option(help="Only this column, such as ce or pc-lc; may be given again.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many; by default as many as the experiment has.")] = None,
+    variant: Annotated[str, typer.Option(help="paper, or authors: PC-LC as in the authors' code.")] = "paper",
+    examples: Annotated[int | None, typer.Option(help="A trial: only the first so many test images.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="A trial: at most so many epochs in each phase.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the results, which may be shared.")] = Path("results/reproduce"),
+    engine: Annotated[str, typer.Option(help="local, or ray.")] = "local",
+    address: Annotated[str | None, typer.Option(help="With --engine ray: of the cluster.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Models at a time on this GPU, by default 1 (with ray: on each); on a CPU, one a core."),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Of each job on a CPU; results depend on it in the last bits.")] = 1,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="The whole path on digits in seconds; the figures mean nothing.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Show cells, costs and what is there; run nothing.")] = False,
+    weights: Annotated[
+        bool, typer.Option("--weights/--no-weights", help="Keep the weights when the grid is done.")
+    ] = True,
+    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
+    precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train what is missing, reuse what is there, attack, and print the table as the paper has it.
+
+    Each figure stands beside the published one with a verdict, and below come the rows that the paper does not have:
+    standard AutoAttack, and the worst case of everything run. Killed at any moment, the same command goes on where it
+    was; several of them, also on several hosts, may share a folder.
+
+    Examples:
+
+    - `pclc reproduce table1 --datasets mnist --seeds 5`
+
+    - `pclc reproduce all --plan`
+
+    - `pclc reproduce table1 --datasets mnist --seeds 1 --examples 100 --epochs 1`, a trial of the whole path
+    """
+    import pclc
+    from pclc.experiments.experiment import experiment_names, load_experiment
+    from pclc.experiments.runner import GridSettings
+    from pclc.experiments.smoke import smoke as smoke_run
+    from pclc.experiments.values import Selection
+
+    execution = pclc.Execution(device=device, precision=precision)  # type: ignore[arg-type]
+    on_cpu = execution.torch_device.type == "cpu"
+    several = experiment == "all"
+    chosen = [load_experiment(name) for name in (experiment_names() if several else [experiment])]
+    selection = Selection(
+        tuple(datasets) if datasets else None, tuple(losses) if losses else None, seeds, variant, examples, epochs
+    )
+    if smoke:
+        if datasets or losses or seeds or examples or epochs:
+            raise ValueError("Expected --smoke without data sets, losses, seeds, examples and epochs: it has its own.")
+        chosen = [smoke_run(each) for each in chosen]
+        selection = Selection(variant=variant, examples=10, epochs=1)
+    for each in () if several else chosen:
+        each.cells(datasets, losses, variant=variant)  # refuses names that it does not have
+    settings = GridSettings(
+        store=out,
+        execution=execution,
+        root=root,
+        engine=engine,
+        jobs=jobs or (max(1, (os.cpu_count() or 1) // threads) if on_cpu and engine == "local" else 1),
+        address=address,
+        threads=threads,
+        weights=weights,
+        progress=True,
+    )
+    if plan:
+        _show_plan(chosen, selection, settings, as_json)
+        return
+    failures = _run(chosen, selection, settings)
+    shown = [_finish(each, selection, settings, as_json) for each in chosen]
+    if as_json:
+        typer.echo(json.dumps({"experiments": shown, "failures": failures}, indent=1))
+    for text, count in Counter(failures.values()).items():
+        typer.echo(f"pclc: {count} cell{'s' if count > 1 else ''} failed: {text}", err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _run(chosen: Sequence["Experiment"], selection: "Selection", settings: "GridSettings") -> dict[str, str]:
+    """One grid for all: first what settings are chosen from, then everything else."""
+    from dataclasses import replace
+
+    from pclc.experiments.runner import run_grid
+    from pclc.experiments.store import Store
+    from pclc.experiments.values import choose
+
+    tuning = {each.name: selection.tuning_cells(each) for each in chosen}
+    first = [cell for cells in tuning.values() for cell in cells]
+    # The model of a setting that is chosen is needed again.
+    failures = run_grid(first, replace(settings, weights=True)) if first else {}
+    store = Store(settings.store)
+    cells = [cell for each in chosen for cell in selection.cells(each, choose(store, tuning[each.name]))]
+    failures |= run_grid([*cells, *first], settings)
+    return failures
+
+
+def _finish(each: "Experiment", selection: "Selection", settings: "GridSettings", as_json: bool) -> dict[str, Any]:
+    """Print an experiment's table, and write it and its figures beside the results."""
+    from pclc.experiments.drawings import draw_figures
+    from pclc.experiments.store import Store
+    from pclc.experiments.table import make_table
+    from pclc.experiments.values import choose
+    from pclc.files import write_atomically
+
+    store = Store(settings.store)
+    choices = choose(store, selection.tuning_cells(each))
+    table = make_table(store, each, selection, choices)
+    name = _file_name(each.name, selection)
+    try:
+        stems = draw_figures(store, name, selection.cells(each, choices), settings.store / "figures")
+    except ModuleNotFoundError as error:
+        stems = []
+        typer.echo(f"pclc: the figures of {each.name} are not drawn: {error}", err=True)
+    content = {**table.as_dict(), "figures": [str(stem) for stem in stems]}
+    folder = settings.store / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / f"{name}.json", (json.dumps(content, indent=1) + "\n").encode())
+    if not as_json:
+        _print(table)
+        for stem in stems:
+            typer.echo(f"{stem}.svg, .png, .csv")
+    return content
+
+
+def _file_name(name: str, selection: "Selection") -> str:
+    """One file for each selection of images, epochs and variant, so that a trial never takes the place of the real."""
+    parts = [name] if selection.variant == "paper" else [name, selection.variant]
+    parts += [f"{limit}{getattr(selection, limit)}" for limit in ("examples", "epochs") if getattr(selection, limit)]
+    return "-".join(parts)
+
+
+def _print(table: "Table") -> None:
+    if not table.blocks:
+        return
+    typer.echo(f"\n{table.title}")
+    for block in table.blocks:
+        _print_block(block)
+    if table.tuning:
+        print_table([_flat(row) for row in table.tuning], title="Settings, chosen on held-out images:")
+    if table.claims:
+        trial = ", in this trial" if table.selection.limits else ""
+        typer.echo(f"What the paper says in words, by our means over seeds{trial}:")
+    for judged in table.claims:
+        typer.echo(judged.text())
+        for exception in judged.ours.exceptions:
+            typer.echo(f"    not so: {exception}")
+    for text in (*table.conditions, *table.notes):
+        typer.echo(text)
+
+
+def _print_block(block: "Block") -> None:
+    entries = {(entry.row, entry.column): entry for entry in block.entries}
+    published = any(entry.published is not None for entry in block.entries)
+    heading = "published | ours, mean ± standard deviation over seeds | verdict" if published else "mean ± std"
+    for start in range(0, len(block.columns), _COLUMNS_A_TABLE):
+        columns = block.columns[start : start + _COLUMNS_A_TABLE]
+        rows = [{"row": row, **{name: entries[row, name].text() for name in columns}} for row in block.rows]
+        print_table(rows, title=f"{block.dataset}, {block.model} ({heading})")
+    for column, seeds in block.seeds.items():
+        missing = block.not_run[column]
+        ran = f"seeds {_listed(seeds)}" if seeds else "no seed"
+        summary = block.summary(column)
+        not_run = f"; not run: {_listed(missing)}" if missing else ""
+        typer.echo(f"{column}: {ran}{not_run}" + (f"; {summary}" if summary else ""))
+    for remark in block.remarks:
+        typer.echo(f"* {remark}")
+    contrasts = [contrast for contrast in block.contrasts if contrast.differences or contrast.published is not None]
+    if contrasts:
+        print_table(
+            [{"row": c.row, "contrast": f"{c.column} - {c.baseline}", "difference": c.text()} for c in contrasts],
+            title=f"{block.dataset}, {block.model}: differences at equal seeds (with a 95 % interval of the mean)",
+        )
+
+
+def _show_plan(chosen: Sequence["Experiment"], selection: "Selection", settings: "GridSettings", as_json: bool) -> None:
+    from pclc.experiments.costs import plan_grid
+    from pclc.experiments.store import Store
+    from pclc.experiments.values import choose
+
+    store = Store(settings.store)
+    places = []
+    for each in chosen:
+        tuning = selection.tuning_cells(each)
+        choices = choose(store, tuning)
+        places += [(each.name, cell) for cell in [*tuning, *selection.cells(each, choices)]]
+        unknown = sorted({cell.column for cell in tuning} - choices.keys())
+        if unknown:
+            typer.echo(f"{each.name}: more cells follow when settings are chosen for {', '.join(unknown)}", err=True)
+    # The same cell in several experiments runs once, and is counted with the first of them.
+    cells = list({cell.hash: cell for _, cell in places}.values())
+    planned = {plan.cell.hash: plan for plan in plan_grid(store, cells, settings.execution)}
+    rows: list[dict[str, Any]] = []
+    for name, cell in places:
+        plan, training = planned[cell.hash], cell.training
+        rows.append(
+            {
+                "experiment": name,
+                "data set": training.dataset,
+                "network": training.model,
+                "column": cell.column + (" (tuning)" if cell.split == "validation" else ""),
+                "seed": str(training.config.seed),
+                "cell": cell.hash,
+                "state": "finished" if plan.finished else "trained" if plan.trained else "to do",
+                "seconds": plan.seconds,
+                "cost": "-" if plan.finished else "measured" if plan.measured else "estimated, at most",
+            }
+        )
+    total = sum(plan.seconds for plan in planned.values())
+    if as_json:
+        typer.echo(json.dumps({"cells": rows, "seconds": total, "limits": selection.limits}, indent=1))
+        return
+    if rows:
+        times = [{"time": _duration(row.pop("seconds")), "cost": row.pop("cost")} for row in rows]
+        print_table([{**row, **time} for row, time in zip(rows, times, strict=True)])
+    finished = sum(plan.finished for plan in planned.values())
+    limits = f" ({selection.limits})" if selection.limits else ""
+    left = f"about {_duration(total)} left on one device"
+    typer.echo(f"{len(planned)} cells{limits}, {finished} of them finished; {left}")
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    setting = row["setting"]
+    text = ", ".join(f"{key} {value}" for part in setting.values() for key, value in part.items())
+    shown = {name: "not run" if row[name] is None else f"{row[name]:.2f}" for name in ("clean %", "robust %")}
+    return {"column": row["column"], "setting": text, **shown, "chosen": "chosen" if row["chosen"] else ""}
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(seeds)))
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that suits it.
+
+    Example:
+        >>> _duration(50), _duration(4000)
+        ('50 s', '1.1 h')
+    """
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,189 @@
+"""A grid of cells over an engine's workers: what is missing is computed, by as many as share the store."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from pclc.execution import Execution
+from pclc.experiments.costs import PlannedCell, plan_grid
+from pclc.experiments.engines import Workers, open_engine
+from pclc.experiments.experiment import Cell, Training
+from pclc.experiments.store import Store
+from pclc.experiments.trained import warm_up_of
+from pclc.experiments.work import Job
+
+_PAUSE = 0.5  # seconds before a cell is asked for again that another process works on
+
+
+@dataclass(frozen=True)
+class GridSettings:
+    """Where and how a grid runs.
+
+    Attributes:
+        store: folder of the results.
+        execution: how each cell runs.
+        root: folder with the data sets.
+        engine: "local" or "ray".
+        jobs: cells at a time: on this machine, or with Ray on each GPU.
+        address: of a Ray cluster.
+        threads: of each job on the CPU; results depend on it in the last bits, and not on `jobs`.
+        weights: keep weights and what attacks have found; otherwise both go when the grid is done.
+        progress: show a bar on the error stream.
+    """
+
+    store: Path
+    execution: Execution
+    root: Path | None = None
+    engine: str = "local"
+    jobs: int = 1
+    address: str | None = None
+    threads: int = 1
+    weights: bool = True
+    progress: bool = False
+
+
+def run_grid(cells: Sequence[Cell], settings: GridSettings) -> dict[str, str]:
+    """Compute what the store does not have; by hash, why a cell failed.
+
+    A cell that fails does not stop the others. Killed anywhere, the same call goes on; several processes may make it
+    at the same time and share the work.
+    """
+    store = Store(settings.store)
+    planned = plan_grid(store, list({cell.hash: cell for cell in cells}.values()), settings.execution)
+    missing = [plan for plan in planned if not plan.finished]
+    failures: dict[str, str] = {}
+    if missing:
+        shown = _progress(store, planned) if settings.progress else nullcontext()
+        with open_engine(settings.engine, settings.jobs, settings.address, settings.threads) as workers, shown:
+            _work_off([plan.cell for plan in missing], settings, workers, failures)
+    if not settings.weights:
+        _drop_weights(store, cells, [])
+    return failures
+
+
+def _work_off(cells: Sequence[Cell], settings: GridSettings, workers: Workers, failures: dict[str, str]) -> None:
+    waiting, running = deque(cells), dict[Future[str], Cell]()
+    later: dict[str, float] = {}  # when a cell that was busy may be asked for again
+    while waiting or running:
+        for _ in range(len(waiting)):
+            cell = waiting.popleft()
+            if len(running) < workers.slots and time.monotonic() >= later.get(cell.hash, 0.0):
+                running[workers.submit(_job(cell, settings))] = cell
+            else:
+                waiting.append(cell)
+        if not running:
+            time.sleep(_PAUSE / 5)
+            continue
+        done, _ = wait(running, timeout=_PAUSE, return_when=FIRST_COMPLETED)
+        for future in done:
+            cell = running.pop(future)
+            error = future.exception()
+            if error is not None:
+                failures[cell.hash] = f"{type(error).__name__}: {error}"
+            elif future.result() == "busy":
+                later[cell.hash] = time.monotonic() + _PAUSE
+                waiting.append(cell)
+            elif not settings.weights:
+                _drop_weights(Store(settings.store), [cell], [*waiting, *running.values()])
+
+
+def _job(cell: Cell, settings: GridSettings) -> Job:
+    root = settings.root and settings.root.absolute()
+    return Job(cell, settings.store.absolute(), settings.execution, root, settings.threads)
+
+
+def _drop_weights(store: Store, cells: Sequence[Cell], left: Sequence[Cell]) -> None:
+    """Of the models of some cells, unless cells that are left need them, or another process works with them."""
+    needed = {training for cell in left for training in _models(cell)}
+    for training in {training: None for cell in cells for training in _models(cell) if training not in needed}:
+        with store.lock(training) as held:
+            if held:
+                store.drop_weights(training)
+
+
+def _models(cell: Cell) -> list[Training]:
+    """All that is trained for a cell."""
+    trainings = [training for training in (cell.training, cell.substitute) if training is not None]
+    return [*trainings, *(first for training in trainings if (first := warm_up_of(training)) is not None)]
+
+
+@contextmanager
+def _progress(store: Store, planned: Sequence[PlannedCell]) -> Iterator[None]:
+    """A bar over the whole grid, which looks at the store: so it knows of all processes that share it."""
+    import sys
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    over = threading.Event()
+    console = Console(file=sys.stderr)
+    with Progress(*columns, console=console, speed_estimate_period=3600) as display:
+        task = display.add_task("", total=1.0)
+        before = sum(plan.finished for plan in planned)
+
+        def look() -> None:
+            nonlocal before
+            done, share, busy = grid_progress(store, planned)
+            if done > before and not console.is_terminal:  # a file has no bar that moves
+                console.print(f"{done} of {len(planned)} cells after {display.tasks[0].elapsed or 0:.0f} s")
+            before = done
+            text = f"{done} of {len(planned)} cells" + (f", now {busy}" if busy else "")
+            display.update(task, completed=share, description=text)
+
+        def watch() -> None:
+            while not over.wait(1.0):
+                look()
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            look()
+
+
+def grid_progress(store: Store, planned: Sequence[PlannedCell]) -> tuple[int, float, str]:
+    """Cells that are done, the share of the expected seconds that are, and a cell that is being computed."""
+    total = sum(plan.seconds for plan in planned) or 1.0
+    done, seconds, busy = 0, 0.0, ""
+    for plan in planned:
+        share = 1.0 if plan.finished else _share(store, plan.cell)
+        done += share == 1.0
+        seconds += share * plan.seconds
+        if 0 < share < 1:
+            training = plan.cell.training
+            busy = f"{training.dataset} {plan.cell.column} seed {training.config.seed}"
+    return done, min(1.0, seconds / total), busy
+
+
+def _share(store: Store, cell: Cell) -> float:
+    """Of a cell that is not known to be finished, from the files that it leaves on its way; half of it is training."""
+    if (store.cell_folder(cell) / "result.json").exists():
+        return 1.0
+    folder = store.model_folder(cell.training)
+    epochs = sum(phase.epochs for phase in cell.training.config.phases)
+    trained = 1.0 if (folder / "checksums.json").exists() else _lines(folder / "metrics.jsonl") / epochs
+    found = len(list(folder.glob(f"attacks-{cell.split}-{cell.examples or 'all'}/evaluation/*.safetensors")))
+    return min(0.99, 0.5 * min(1.0, trained) + 0.5 * found / (1 + len(cell.attacks) + len(cell.analyses)))
+
+
+def _lines(file: Path) -> int:
+    try:
+        return file.read_bytes().count(b"\n")
+    except OSError:
+        return 0

@@ -1,0 +1,391 @@
+"""An experiment as a table: the published figure, ours over seeds, and what can be said about it."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import mean, stdev
+from typing import Any
+
+from pclc.analysis.claims import Finding
+from pclc.analysis.verdict import Verdict, judge, judge_contrast
+from pclc.evaluation.statistics import SeedComparison, compare_over_seeds
+from pclc.experiments.claims import Claim, load_claims, published_figures
+from pclc.experiments.experiment import Cell, Experiment, load_experiment
+from pclc.experiments.published import PublishedFigure
+from pclc.experiments.store import Store
+from pclc.experiments.values import Selection, mean_figures, row_of, row_values
+
+_CONFUSION = re.compile(".+ from .+ to .+")  # too many for a table; claims and figures have them
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure of a table.
+
+    Attributes:
+        row: "clean", an attack, a worst case, or what an analysis gives.
+        column: the arm.
+        published: the paper's figure, where it has one.
+        values: ours by seed.
+        verdict: None where nothing is published, or where fewer images or epochs make it another experiment.
+    """
+
+    row: str
+    column: str
+    published: PublishedFigure | None
+    values: Mapping[int, float]
+    verdict: Verdict | None
+
+    def text(self) -> str:
+        """Published (with a star where there is something to know about it), ours and the verdict."""
+        digits = _digits(self.row)
+        ours = spread(list(self.values.values()), digits)
+        if self.published is None:
+            return ours
+        mark = "*" if self.published.remarks else ""
+        return " | ".join([f"{self.published.value:.{digits}f}{mark}", ours, *_judged(self.verdict, digits)])
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A column minus another one at equal seeds.
+
+    Attributes:
+        row: as in :class:`Entry`.
+        column: the first.
+        baseline: the second.
+        published: the paper's difference.
+        differences: ours by seed.
+        verdict: on the published difference.
+        interval: of our mean difference over seeds, with at least two of them.
+    """
+
+    row: str
+    column: str
+    baseline: str
+    published: float | None
+    differences: Mapping[int, float]
+    verdict: Verdict | None
+    interval: SeedComparison | None
+
+    def text(self) -> str:
+        """Published and our difference, its 95 % interval over seeds, and the verdict."""
+        digits = _digits(self.row)
+        ours = spread(list(self.differences.values()), digits, sign="+")
+        if self.interval is not None:
+            ours += f" ({self.interval.interval.low:+.{digits}f} to {self.interval.interval.high:+.{digits}f})"
+        if self.published is None:
+            return ours
+        return " | ".join([f"{self.published:+.{digits}f}", ours, *_judged(self.verdict, digits)])
+
+
+@dataclass(frozen=True)
+class Block:
+    """The figures of one data set and network."""
+
+    dataset: str
+    model: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    contrasts: tuple[Contrast, ...]
+    seeds: Mapping[str, tuple[int, ...]]  # by column, those that were run
+    not_run: Mapping[str, tuple[int, ...]]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What to know about the published figures with a star."""
+        published = [entry.published for entry in self.entries if entry.published is not None]
+        return tuple(dict.fromkeys(remark.text for figure in published for remark in figure.remarks))
+
+    def summary(self, column: str) -> str:
+        """How a column compares with the published one over all its rows; empty where nothing was judged."""
+        verdicts = [entry.verdict for entry in self.entries if entry.column == column and entry.verdict is not None]
+        distances = [abs(verdict.difference) for verdict in verdicts if verdict.difference is not None]
+        if not distances:
+            return ""
+        counts = Counter(verdict.judgement for verdict in verdicts)
+        words = ", ".join(
+            f"{counts[word]} {word}" for word in ("reproduced", "differs", "underpowered") if counts[word]
+        )
+        digits = 3 if all(_digits(e.row) == 3 for e in self.entries if e.column == column and e.verdict) else 1
+        return f"{words}; on average {mean(distances):.{digits}f} from the published figure"
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim of the paper in words, held against our figures and against the paper's own."""
+
+    claim: Claim
+    ours: Finding
+    paper: Finding
+
+    def text(self) -> str:
+        """What became of it."""
+        word = {True: "holds", False: "does not hold", None: "not run"}[self.ours.holds]
+        counts = f" ({self.ours.held} of {self.ours.of} comparisons)" if self.ours.of else ""
+        own = f"; in the paper's own figures {self.paper.held} of {self.paper.of}" if self.paper.of else ""
+        return f"{self.claim.name}: {word}{counts}{own}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """All of it, with the conditions under which it holds."""
+
+    experiment: Experiment
+    selection: Selection
+    blocks: tuple[Block, ...]
+    claims: tuple[JudgedClaim, ...]
+    tuning: tuple[dict[str, Any], ...]
+    conditions: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """What it is, and what makes it less than that."""
+        limits = self.selection.limits
+        label = f". SUBSET: {limits}; a trial, on which there are no verdicts" if limits else ""
+        variant = "" if self.selection.variant == "paper" else f", variant {self.selection.variant}"
+        return f"{self.experiment.name}{variant}: {self.experiment.title}{label}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "experiment": self.experiment.name,
+            "title": self.title,
+            "selection": asdict(self.selection),
+            "limits": self.selection.limits,
+            "blocks": [_block_dict(block) for block in self.blocks],
+            "claims": [
+                {
+                    "name": judged.claim.name,
+                    "source": judged.claim.source,
+                    "text": judged.claim.text,
+                    "reading": judged.claim.reading,
+                    "holds": judged.ours.holds,
+                    "ours": asdict(judged.ours),
+                    "paper": asdict(judged.paper),
+                }
+                for judged in self.claims
+            ],
+            "tuning": list(self.tuning),
+            "conditions": list(self.conditions),
+            "notes": list(self.notes),
+        }
+
+
+def make_table(store: Store, experiment: Experiment, selection: Selection, choices: Mapping[str, int]) -> Table:
+    """The table of what the store has; what is not there is shown as not run."""
+    cells = selection.cells(experiment, choices)
+    results = {cell.hash: result for cell in cells if (result := store.load(cell)) is not None}
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(_place(experiment, cell), []).append(cell)
+    defined: dict[tuple[str, str], set[int]] = {}
+    for cell in replace(selection, seeds=None).cells(experiment, choices):
+        defined.setdefault(_place(experiment, cell), set()).add(cell.training.config.seed)
+    return Table(
+        experiment,
+        selection,
+        tuple(
+            _block(store, experiment, selection, place, defined[place], group, results)
+            for place, group in groups.items()
+        ),
+        judge_claims(store, experiment, selection, choices),
+        tuple(_tuning_rows(store, experiment, selection, choices)),
+        tuple(dict.fromkeys(_conditions(result) for result in results.values())),
+        tuple(dict.fromkeys(f"{_label(cell)}: {text}" for cell in cells for text in _warnings(results, cell))),
+    )
+
+
+def judge_claims(
+    store: Store, experiment: Experiment, selection: Selection, choices: Mapping[str, int]
+) -> tuple[JudgedClaim, ...]:
+    """The paper's claims that are about this experiment; those about another one too are given its figures as well."""
+    figures = mean_figures(store, experiment, selection.cells(experiment, choices))
+    judged = []
+    for claim in load_claims():
+        about = {claim.settings.get(key) for key in ("experiment", "white_box")} - {None}
+        if experiment.name not in about:
+            continue
+        needed = dict(figures)
+        for name in about - {experiment.name}:
+            other = load_experiment(str(name))
+            needed |= mean_figures(store, other, selection.cells(other))
+        judged.append(JudgedClaim(claim, claim.find(needed), claim.find(published_figures())))
+    return tuple(judged)
+
+
+def spread(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
+    """Mean and sample standard deviation, with the number of seeds where it is one.
+
+    Example:
+        >>> spread([45.0, 45.6, 46.2]), spread([45.0]), spread([])
+        ('45.6 ± 0.6', '45.0 (1 seed)', 'not run')
+    """
+    if not values:
+        return "not run"
+    centre = f"{mean(values):{sign}.{digits}f}"
+    return f"{centre} ± {stdev(values):.{digits}f}" if len(values) > 1 else f"{centre} (1 seed)"
+
+
+def _block(
+    store: Store,
+    experiment: Experiment,
+    selection: Selection,
+    place: tuple[str, str],
+    defined: set[int],
+    cells: Sequence[Cell],
+    results: Mapping[str, Mapping[str, Any]],
+) -> Block:
+    columns = tuple(dict.fromkeys(cell.column for cell in cells))
+    asked = {attack.name: None for cell in cells for attack in cell.attacks}
+    values: dict[tuple[str, str], dict[int, float]] = {}
+    rows: dict[str, None] = {"clean": None, **asked}
+    for cell in cells:
+        if cell.hash in results:
+            for row, value in row_values(store, cell, results[cell.hash]).items():
+                if not _CONFUSION.fullmatch(row):
+                    values.setdefault((row, cell.column), {})[cell.training.config.seed] = value
+                    rows.setdefault(row)
+    first = {column: next(cell for cell in cells if cell.column == column) for column in columns}
+    figures = {
+        (row, column): experiment.figure(first[column], row_of(experiment.published, row))
+        for row in rows
+        for column in columns
+    }
+    judged = not selection.limits
+    entries = tuple(
+        Entry(row, column, figure, found, _verdict(figure, found) if judged else None)
+        for (row, column), figure in figures.items()
+        for found in [values.get((row, column), {})]
+    )
+    run = {
+        column: tuple(c.training.config.seed for c in cells if c.column == column and c.hash in results)
+        for column in columns
+    }
+    return Block(
+        *place,
+        columns,
+        tuple(rows),
+        entries,
+        tuple(_contrasts(experiment, first, rows, figures, values, judged)),
+        run,
+        {column: tuple(sorted(defined - set(seeds))) for column, seeds in run.items()},
+    )
+
+
+def _verdict(figure: PublishedFigure | None, values: Mapping[int, float]) -> Verdict | None:
+    if figure is None:
+        return None
+    return judge(figure.value, list(values.values()), rounding=figure.rounding, widest=figure.widest)
+
+
+def _contrasts(
+    experiment: Experiment,
+    first: Mapping[str, Cell],
+    rows: Mapping[str, None],
+    figures: Mapping[tuple[str, str], PublishedFigure | None],
+    values: Mapping[tuple[str, str], Mapping[int, float]],
+    judged: bool,
+) -> list[Contrast]:
+    """Each column minus the baselines; columns that stand for the same one of the paper are not compared."""
+    columns = list(first)
+    contrasts = []
+    baselines = [name for name in experiment.baselines or columns[:1] if name in columns]
+    for i, baseline in enumerate(baselines):
+        for column in columns:
+            if column in baselines[: i + 1] or first[column].published_column == first[baseline].published_column:
+                continue
+            for row in rows:
+                ours, theirs = (values.get((row, name), {}) for name in (column, baseline))
+                seeds = sorted(ours.keys() & theirs.keys())
+                one, other = figures[row, column], figures[row, baseline]
+                both = None if one is None or other is None else (one.value, other.value)
+                verdict = None
+                if both and one and judged:
+                    verdict = judge_contrast(both, (ours, theirs), rounding=one.rounding, widest=one.widest)
+                pairs = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+                interval = compare_over_seeds(*pairs) if len(seeds) > 1 else None
+                differences = {seed: ours[seed] - theirs[seed] for seed in seeds}
+                published = both and both[0] - both[1]
+                contrasts.append(Contrast(row, column, baseline, published, differences, verdict, interval))
+    return contrasts
+
+
+def _digits(row: str) -> int:
+    """As many as the paper prints: accuracies in percent have one, gaps between probabilities three."""
+    return 3 if row.endswith(" gap") else 1
+
+
+def _judged(verdict: Verdict | None, digits: int) -> list[str]:
+    if verdict is None or verdict.judgement == "not run":
+        return []
+    difference = f" {verdict.difference:+.{digits}f}" if verdict.judgement == "differs" else ""
+    return [verdict.judgement + difference]
+
+
+def _tuning_rows(
+    store: Store, experiment: Experiment, selection: Selection, choices: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Every setting that was to be tried, also the losing ones."""
+    arms = {arm.column: arm for arm in experiment.groups[0].arms}
+    rows = []
+    for cell in selection.tuning_cells(experiment):
+        result = store.load(cell)
+        assert cell.setting is not None
+        rows.append(
+            {
+                "column": cell.column,
+                "setting": arms[cell.column].settings[cell.setting],
+                "clean %": result and 100 * result["clean"] / result["n"],
+                "robust %": result and 100 * result["attacks"][0]["correct"] / result["n"],
+                "validation images": result and result["n"],
+                "chosen": choices.get(cell.column) == cell.setting,
+            }
+        )
+    return rows
+
+
+def _place(experiment: Experiment, cell: Cell) -> tuple[str, str]:
+    """The block of a cell: data set and network; runs of other lengths in a study are blocks of their own."""
+    model, epochs = cell.training.model, cell.training.config.epochs
+    return cell.training.dataset, f"{model}, {epochs} epochs" if experiment.tuning else model
+
+
+def _conditions(result: Mapping[str, Any]) -> str:
+    about = result["conditions"]
+    return (
+        f"{result['n']} images; trained on {result['training']['device']}, attacked on {about['device']} in "
+        f"{about['precision']}; torch {about['versions']['torch']}, pclc {about['versions']['pclc']}"
+    )
+
+
+def _label(cell: Cell) -> str:
+    return f"{cell.training.dataset} {cell.column} seed {cell.training.config.seed}"
+
+
+def _warnings(results: Mapping[str, Mapping[str, Any]], cell: Cell) -> list[str]:
+    return list(results[cell.hash]["warnings"]) if cell.hash in results else []
+
+
+def _block_dict(block: Block) -> dict[str, Any]:
+    content = asdict(block)
+    content["remarks"] = list(block.remarks)
+    content["summary"] = {column: block.summary(column) for column in block.columns}
+    content["entries"] = [
+        {
+            "row": entry.row,
+            "column": entry.column,
+            "published": None if entry.published is None else entry.published.value,
+            "remarks": [] if entry.published is None else [remark.text for remark in entry.published.remarks],
+            "values": dict(entry.values),
+            "verdict": entry.verdict and asdict(entry.verdict),
+            "text": entry.text(),
+        }
+        for entry in block.entries
+    ]
+    for contrast, entry in zip(block.contrasts, content["contrasts"], strict=True):
+        entry["text"] = contrast.text()
+    return content

@@ -1,0 +1,224 @@
+"""Tables: published beside ours, with a verdict only where there can be one."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pclc.experiments.experiment import Cell, Experiment, load_experiment
+from pclc.experiments.store import Store
+from pclc.experiments.table import Block, Entry, Table, make_table
+from pclc.experiments.values import Selection, choose, mean_figures
+
+CE = {"clean": 99.0, "pgd 0.1": 49.0, "autoattack 0.1": 10.0}
+PC = {"clean": 99.2, "pgd 0.1": 70.0, "autoattack 0.1": 20.0}
+
+
+def content(cell: Cell, accuracies: dict[str, float]) -> dict[str, Any]:
+    """What a cell would give with these accuracies in percent of 1,000 images, and 0 under every other attack."""
+    correct = {attack.name: round(10 * accuracies.get(attack.name, 0.0)) for attack in cell.attacks}
+    return {
+        "n": 1000,
+        "clean": round(10 * accuracies["clean"]),
+        "attacks": [
+            {"attack": attack.text, "transfer": attack.transfer, "correct": correct[attack.name]}
+            for attack in cell.attacks
+        ],
+        "worst_case": [{"norm": "Linf", "eps": 0.1, "correct": 5}, {"norm": None, "eps": None, "correct": 0}],
+        "training": {"device": "cpu"},
+        "conditions": {"device": "cpu", "precision": "fp32", "versions": {"torch": "2", "pclc": "0"}},
+        "warnings": ["something was seen"],
+    }
+
+
+def fill(store: Store, cells: list[Cell], figures: Callable[[Cell], dict[str, float]]) -> None:
+    for cell in cells:
+        store.save(cell, content(cell, figures(cell)), {"analyses": []})
+
+
+def near(cell: Cell) -> dict[str, float]:
+    """About the same for every seed."""
+    base = CE if cell.column == "ce" else PC
+    return {row: value + 0.2 * cell.training.config.seed for row, value in base.items()}
+
+
+def block(table: Table) -> Block:
+    (found,) = table.blocks
+    return found
+
+
+def entry(table: Table, row: str, column: str) -> Entry:
+    return next(e for e in block(table).entries if (e.row, e.column) == (row, column))
+
+
+@pytest.fixture
+def table1() -> Experiment:
+    return load_experiment("table1")
+
+
+def test_published_ours_and_verdict(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",), seeds=4)
+    fill(store, selection.cells(table1), near)
+    table = make_table(store, table1, selection, {})
+    assert entry(table, "pgd 0.1", "ce").text() == "49.0 | 49.3 ± 0.3 | reproduced"
+    assert entry(table, "pgd 0.1", "pc-lc").text() == "72.3 | 70.3 ± 0.3 | differs -2.0"
+    assert entry(table, "pgd 0.2", "ce").text() == "3.3 | 0.0 ± 0.0 | differs -3.3"
+    assert entry(table, "autoattack 0.1", "ce").text() == "10.3 ± 0.3", "the paper has no such row"
+    assert entry(table, "worst case 0.1", "ce").text() == "0.5 ± 0.0"
+    assert entry(table, "worst case of all", "ce").text() == "0.0 ± 0.0"
+    assert block(table).seeds["ce"] == (0, 1, 2, 3)
+    assert block(table).not_run["ce"] == (4,), "the experiment has five seeds"
+    assert table.notes[0] == "mnist ce seed 0: something was seen"
+    assert table.conditions == ("1000 images; trained on cpu, attacked on cpu in fp32; torch 2, pclc 0",)
+
+
+def test_a_column_in_one_line(tmp_path: Path) -> None:
+    """Which of several schedules is nearest to the published column."""
+    experiment, store = load_experiment("schedules"), Store(tmp_path)
+    paper = {
+        attack.name: experiment.figure(experiment.cells()[0], attack.name) for attack in experiment.cells()[0].attacks
+    }
+    exact = {"clean": 99.2, **{row: figure.value for row, figure in paper.items() if figure is not None}}
+    off = {row: value + (2.0 if value < 50 else -2.0) for row, value in exact.items()}
+    fill(store, experiment.cells(), lambda cell: exact if cell.column == "10 epochs" else off)
+    found = block(make_table(store, experiment, Selection(), {}))
+    assert found.summary("10 epochs") == "14 reproduced; on average 0.0 from the published figure"
+    assert found.summary("one phase, step") == "14 differs; on average 2.0 from the published figure"
+    assert block(make_table(Store(tmp_path / "empty"), experiment, Selection(), {})).summary("10 epochs") == ""
+
+
+def test_what_to_know_about_a_published_figure(tmp_path: Path) -> None:
+    experiment, store, selection = load_experiment("table2"), Store(tmp_path), Selection(("mnist",), seeds=2)
+    fill(store, selection.cells(experiment), near)
+    table = make_table(store, experiment, selection, {})
+    assert re.match(r"\d+\.\d\* \| ", entry(table, "pgd 0.1", "gce").text()), "quoted from another paper"
+    assert "*" not in entry(table, "pgd 0.1", "ce").text()
+    assert any("Chen" in remark for remark in block(table).remarks)
+
+
+def test_contrasts(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",))
+    fill(store, selection.cells(table1), near)
+    contrasts = {(c.row, c.column, c.baseline): c for c in block(make_table(store, table1, selection, {})).contrasts}
+    assert {(column, baseline) for _, column, baseline in contrasts} == {("pc-lc", "ce")}
+    assert contrasts["pgd 0.1", "pc-lc", "ce"].text() == "+23.3 | +21.0 ± 0.0 (+21.0 to +21.0) | differs -2.3"
+    assert contrasts["autoattack 0.1", "pc-lc", "ce"].text() == "+10.0 ± 0.0 (+10.0 to +10.0)"
+
+
+def test_seeds_that_were_not_run(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",))
+    cells = selection.cells(table1)
+    fill(store, [cells[0]], near)
+    table = make_table(store, table1, selection, {})
+    assert entry(table, "pgd 0.1", "ce").text() == "49.0 | 49.0 (1 seed) | underpowered"
+    assert entry(table, "pgd 0.1", "pc-lc").text() == "72.3 | not run"
+    assert block(table).not_run == {"ce": (1, 2, 3, 4), "pc-lc": (0, 1, 2, 3, 4)}
+    assert {judged.ours.holds for judged in table.claims} == {None}
+    assert all(": not run" in judged.text() for judged in table.claims)
+
+
+def test_a_trial_is_labelled_and_not_judged(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",), examples=1000, epochs=2)
+    assert not {cell.hash for cell in selection.cells(table1)} & {cell.hash for cell in table1.cells()}
+    fill(store, selection.cells(table1), near)
+    table = make_table(store, table1, selection, {})
+    assert entry(table, "pgd 0.1", "ce").text() == "49.0 | 49.4 ± 0.3"
+    assert all(e.verdict is None for e in block(table).entries)
+    assert all(c.verdict is None for c in block(table).contrasts)
+    assert "SUBSET: only the first 1000 test images, at most 2 epochs a phase" in table.title
+    assert table.as_dict()["limits"] == "only the first 1000 test images, at most 2 epochs a phase"
+    untouched = make_table(store, table1, Selection(("mnist",)), {})
+    assert entry(untouched, "pgd 0.1", "ce").text() == "49.0 | not run"
+
+
+def test_claims_see_the_rows_of_the_paper_alone(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",))
+    # Our own rows say the opposite, and are not what the claim is about.
+    better = {"clean": 99.0, **{a.name: 50.0 for a in table1.groups[0].attacks}}
+    worse = {**better, **{a.name: 40.0 for a in table1.groups[0].attacks}}
+    extra = {attack.name: 90.0 for attack in table1.groups[0].extra}
+    fill(store, selection.cells(table1), lambda cell: better if cell.column == "pc-lc" else {**worse, **extra})
+    claims = {judged.claim.name: judged for judged in make_table(store, table1, selection, {}).claims}
+    gain = claims["white-box gain"]
+    assert gain.ours.holds is True
+    assert gain.ours.of == 13
+    assert re.fullmatch(
+        r"white-box gain: holds \(13 of 13 comparisons\); in the paper's own figures \d+ of 65", gain.text()
+    )
+    assert claims["masking 3b: nothing is left at a large eps"].ours.holds is False
+    assert claims["masking 2: white-box attacks are stronger"].ours.holds is None, "Table 3 has not been run"
+
+
+def test_a_claim_about_two_tables(tmp_path: Path, table1: Experiment) -> None:
+    store, selection, table3 = Store(tmp_path), Selection(("mnist",), seeds=1), load_experiment("table3")
+    fill(store, selection.cells(table1), near)
+    fill(store, selection.cells(table3), near)
+    for experiment in (table1, table3):
+        claims = {judged.claim.name: judged for judged in make_table(store, experiment, selection, {}).claims}
+        assert claims["masking 2: white-box attacks are stronger"].ours.of == 6
+
+
+def test_gaps_are_what_the_paper_quotes(tmp_path: Path) -> None:
+    experiment, store = load_experiment("gaps"), Store(tmp_path)
+    selection = Selection(("cifar100",), ("ce",))
+    for cell in selection.cells(experiment):
+        gap = {
+            "name": "clean",
+            "examples": 9,
+            "mean": 0.52,
+            "standard_error": 0.1,
+            "correct": 0.7,
+            "mean_of_correct": 0.8,
+        }
+        attacked = {**gap, "name": cell.analyses[0].attacks[0].text, "mean": 0.1}
+        store.save(cell, content(cell, {"clean": 70.0}), {"analyses": [[gap, attacked]]})
+    table = make_table(store, experiment, selection, {})
+    assert entry(table, "clean gap", "ce").text() == "0.527 | 0.520 ± 0.000 | differs -0.007"
+    assert entry(table, "clean", "ce").text() == "70.0 ± 0.0"
+    assert entry(table, "pgd 0.005 gap", "ce").text() == "0.100 ± 0.000"
+    figures = mean_figures(store, experiment, selection.cells(experiment))
+    assert figures == {("gaps", "cifar100", "ce", "clean"): pytest.approx(0.52)}
+
+
+def test_schedules_have_no_contrasts(tmp_path: Path) -> None:
+    experiment, store = load_experiment("schedules"), Store(tmp_path)
+    fill(store, experiment.cells(), lambda cell: CE)
+    assert not block(make_table(store, experiment, Selection(), {})).contrasts
+
+
+def test_settings_are_chosen_on_held_out_images(tmp_path: Path) -> None:
+    experiment, store, selection = load_experiment("adversarial"), Store(tmp_path), Selection(columns=("ce", "trades"))
+    tuning = selection.tuning_cells(experiment)
+    assert {cell.split for cell in tuning} == {"validation"}
+    assert [cell.column for cell in tuning] == ["ce"] * 3 + ["trades"] * 3
+    assert selection.cells(experiment, choose(store, tuning)) == []
+    robust = dict(zip(tuning, (40.0, 42.0, 42.0, 44.0, 43.0), strict=False))
+    for cell, value in robust.items():
+        fill(store, [cell], lambda cell, value=value: {"clean": 75.0, "tuning": value})  # type: ignore[misc]
+    choices = choose(store, tuning)
+    assert choices == {"ce": 1}, "the first of equals; one of trades is not run"
+    cells = selection.cells(experiment, choices)
+    assert {cell.training.config.lr for cell in cells} == {0.2}
+    assert [cell.training.model for cell in cells] == ["vgg13"] * 5 + ["preact_resnet18"] * 3
+    assert cells[0].training == tuning[1].training, "the model that was chosen is not trained again"
+    rows = make_table(store, experiment, selection, choices).tuning
+    assert [row["chosen"] for row in rows] == [False, True, False] + [False] * 3
+    assert [row["robust %"] for row in rows] == [40.0, 42.0, 42.0, 44.0, 43.0, None]
+
+
+def test_long_runs_stand_for_themselves(tmp_path: Path) -> None:
+    experiment, store = load_experiment("adversarial"), Store(tmp_path)
+    choices = {cell.column: 0 for cell in experiment.tuning_cells()}
+    fill(store, experiment.cells(choices=choices), lambda cell: {"clean": 80.0, "autoattack 8/255": 44.0})
+    table = make_table(store, experiment, Selection(), choices)
+    assert [(b.model, len(b.columns)) for b in table.blocks] == [
+        ("vgg13, 50 epochs", 9),
+        ("preact_resnet18, 50 epochs", 4),
+        ("preact_resnet18, 150 epochs", 3),
+    ]
+    pairs = {(c.column, c.baseline) for c in table.blocks[1].contrasts}
+    assert ("ce + pc", "ce") in pairs
+    assert ("ce + pc", "trades") in pairs
+    assert ("ce", "trades") not in pairs, "trades - ce says it"
