@@ -3,6 +3,7 @@
 from pclc import attacks, functional
 from pclc.data import Dataset, load_dataset
 from pclc.evaluation import Evaluation, evaluate
+from pclc.evaluation.audit import Audit, audit
 from pclc.execution import Execution
 from pclc.losses import ComplementEntropy, GuidedComplementEntropy, PCLoss
 from pclc.models import create_model, load_model, save_model
@@ -11,6 +12,7 @@ from pclc.version import __version__
 
 __all__ = [
     "AdversarialConfig",
+    "Audit",
     "ComplementEntropy",
     "Dataset",
     "Evaluation",
@@ -22,6 +24,7 @@ __all__ = [
     "TrainingError",
     "__version__",
     "attacks",
+    "audit",
     "create_model",
     "evaluate",
     "functional",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from pclc.cli.audit import audit
 from pclc.cli.bench import bench_app
 from pclc.cli.data import data_app
 from pclc.cli.demo import demo
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(evaluate)
+app.command()(audit)
 app.command()(verify)
 app.command()(reproduce)
 app.add_typer(data_app, name="data")

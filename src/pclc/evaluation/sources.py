@@ -47,6 +47,8 @@ class Source:
                 "Expected a model from one place, a run directory, --model or --robustbench, "
                 f"but got {' and '.join(given) or 'none'}."
             )
+        if self.run is not None and not self.run.is_dir():
+            raise FileNotFoundError(f"Expected a run directory of pclc train, such as runs/x, but got {self.name!r}.")
         if self.weights is not None and self.run is not None:
             raise ValueError("Expected --weights with --model or --robustbench, but got a run directory.")
 
@@ -61,6 +63,14 @@ class Source:
         if self.run is None or not (self.run / "config.json").exists():
             return None
         return str(RunDirectory(self.run).config["dataset"]["name"])
+
+    @property
+    def loss(self) -> str | None:
+        """The name of the loss that the model was trained with, where a run directory says so."""
+        if self.run is None or not (self.run / "config.json").exists():
+            return None
+        named = RunDirectory(self.run).config.get("train", {}).get("loss")
+        return None if named is None else str(named)
 
     def load(self, dataset: Dataset, execution: Execution) -> nn.Module:
         """The model, in eval mode, on the device; `dataset` gives a factory its classes, channels and size."""

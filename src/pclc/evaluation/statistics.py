@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -152,6 +153,7 @@ def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
     return (low + high) / 2
 
 
+@lru_cache(maxsize=8)
 def _log_factorials(n: int) -> NDArray[np.float64]:
     return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
 

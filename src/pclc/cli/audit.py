@@ -1,0 +1,111 @@
+"""``pclc audit``: is a claim of robustness true?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pclc.cli.output import print_table
+
+EXIT_CODES = {"not refuted": 0, "refuted": 1, "cannot judge": 3}
+
+
+def audit(
+    run: Annotated[Path | None, typer.Argument(help="Run directory of pclc train.")] = None,
+    eps: Annotated[str, typer.Option(help="Radius of the ball: 0.1, 8/255.")] = "8/255",
+    claim: Annotated[
+        float | None, typer.Option(help="The accuracy claimed at this eps, such as 0.53; by default that of PGD-40.")
+    ] = None,
+    norm: Annotated[str, typer.Option(help="Linf or L2.")] = "Linf",
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter attacks.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Standard AutoAttack and the rest, on every example.")] = False,
+    examples: Annotated[int | None, typer.Option(help="Only so many, drawn at random; by default all.")] = None,
+    transfer_from: Annotated[
+        Path | None, typer.Option(help="Run directory of a twin trained with cross-entropy, for transfers.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for audit.json and witnesses.safetensors; by default the run directory.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A network, or package.module:factory, instead of a run.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, .pt or .pth.")] = None,
+    robustbench: Annotated[
+        str | None, typer.Option(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Data set; by default the one of the run.")] = None,
+    split: Annotated[str, typer.Option(help="test or train.")] = "test",
+    loss: Annotated[
+        str | None, typer.Option(help="Loss the model was trained with; by default what the run says.")
+    ] = None,
+    trust_factory: Annotated[
+        bool, typer.Option("--trust-factory", help="Import the package.module:factory that a run directory names.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    batch_size: Annotated[int | None, typer.Option(help="Examples a pass.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Judge a claim of robustness: refuted (exit code 1), not refuted (0), or cannot judge (3).
+
+    Only adversarial examples that anybody can check refute; they are written to witnesses.safetensors
+    (`pclc verify`). "Not refuted" is no proof of robustness.
+
+    Examples:
+
+    - `pclc audit runs/x --eps 8/255`
+
+    - `pclc audit runs/x --eps 0.3 --claim 0.53 --full`
+
+    - `pclc audit --model my.package:network --weights net.pt --dataset cifar10 --eps 8/255 --quick --out audits/net`
+    """
+    import torch
+
+    import pclc
+    from pclc.cli.evaluate import local_execution, named_data
+    from pclc.cli.train import _number
+    from pclc.evaluation import DataSource
+    from pclc.evaluation.audit.document import to_document
+    from pclc.evaluation.sources import Source
+
+    if quick and full:
+        raise ValueError("Expected one of --quick and --full, but got both.")
+    if examples is not None and examples < 1:
+        raise ValueError(f"Expected --examples to be at least 1, but got {examples}.")
+    radius = _number("--eps", eps)
+    source = Source(run, model, robustbench, weights, norm, trust_factory)
+    execution = local_execution(device, "auto", batch_size)
+    data = named_data(dataset or source.dataset, split, root)
+    network = source.load(data, execution)
+    twin = Source(transfer_from, trust_factory=trust_factory).load(data, execution) if transfer_from else None
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed % 2**63))
+    chosen = order[: min(examples or len(data), len(data))].sort().values
+    result = pclc.audit(
+        network,
+        data.images[chosen].float() / 255,
+        data.labels[chosen],
+        norm=norm,  # type: ignore[arg-type]
+        eps=radius,
+        claim=claim,
+        mode="quick" if quick else "full" if full else "standard",
+        seed=seed,
+        index=chosen,
+        loss=loss or source.loss,
+        twin=twin,
+        data=DataSource.of(data),
+        out=out or run,
+        execution=execution,
+        progress=True,
+        model_name=source.name,
+        data_name=f"{data.name}, {split}",
+    )
+    if as_json:
+        typer.echo(json.dumps(to_document(result), indent=1))
+    else:
+        if result.checks:
+            print_table(result.rows())
+        for line in result.lines():
+            typer.echo(line)
+        if out or run:
+            typer.echo(f"witnesses: {(out or run)}/witnesses.safetensors")
+    raise typer.Exit(EXIT_CODES[result.verdict])

@@ -1,0 +1,418 @@
+"""Is a claim of robustness true? Attacks from cheap to thorough, checks of the attacks, and a verdict."""
+
+import json
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks.inputs import check_examples, check_randomness
+from pclc.attacks.types import Model, Norm
+from pclc.attacks.validate import check_ball, check_choice
+from pclc.evaluation.audit import checks as _registered  # noqa: F401 (importing it registers them)
+from pclc.evaluation.audit.checks.vanishing_gradients import USABLE
+from pclc.evaluation.audit.document import FILE, WITNESSES, to_document
+from pclc.evaluation.audit.finding import CHECKS, Finding, run_check
+from pclc.evaluation.audit.ladder import MODES, Mode, Threat, claim_attack, ladder
+from pclc.evaluation.audit.randomness import RandomOutcome, attack_random
+from pclc.evaluation.audit.result import Audit, Conditions, Gradient
+from pclc.evaluation.audit.scene import Scene
+from pclc.evaluation.audit.shares import Share
+from pclc.evaluation.audit.standing import Standing, Step
+from pclc.evaluation.audit.subject import Subject, look_at_model
+from pclc.evaluation.audit.verdict import ALPHA, Judgement, Overstatement, is_refuted, judge, looks, overstatement
+from pclc.evaluation.hashes import model_hash, tensor_hash
+from pclc.evaluation.progress import bar
+from pclc.evaluation.result import Accuracy
+from pclc.evaluation.traps import check_pixels, look_at_accuracy
+from pclc.evaluation.witnesses import DataSource, Witnesses, make_witnesses
+from pclc.execution import Execution
+from pclc.files import write_atomically
+from pclc.version import __version__
+
+_LOOKED_AT = 64  # examples that the model is looked at with
+_CHECKED: dict[Mode, int] = {"quick": 64, "standard": 128, "full": 256}  # examples for the checks
+_LATE = ("black-box attacks find nothing more", "the audit has converged", "EOT has converged")
+_ESCALATE = ("doubt", "weak attack", "gradients")  # kinds of checks that ask for more than was planned
+
+
+def audit(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    norm: Norm = "Linf",
+    eps: float = 8 / 255,
+    claim: float | None = None,
+    mode: Mode = "standard",
+    *,
+    seed: int = 0,
+    index: Tensor | None = None,
+    loss: str | None = None,
+    twin: Model | None = None,
+    data: DataSource | None = None,
+    out: Path | str | None = None,
+    execution: Execution | None = None,
+    progress: bool = False,
+    model_name: str | None = None,
+    data_name: str | None = None,
+) -> Audit:
+    """Judge a claim of robustness: "refuted", "not refuted", or "cannot judge".
+
+    Only witnesses refute: adversarial examples inside the ball and the box that the model gets wrong in float32 and in
+    float64. Checks tell whether the attacks can be trusted; where they cannot, more attacks are made, and if that does
+    not help, the verdict is "cannot judge". The audit stops where the claim is refuted, except in mode "full".
+
+    Args:
+        model: images (N, ...) to logits (N, K). It runs in eval mode and comes back as it was.
+        x: (N, ...) float in [0, 1]; a random sample of what the claim is about, such as a test set or a part of it.
+        y: (N,) int64, the true classes.
+        norm: "Linf" or "L2".
+        eps: radius of the ball.
+        claim: the accuracy that is claimed at this eps, in (0, 1]; None: what plain PGD-40 on cross-entropy leaves.
+        mode: "quick", "standard" or "full" (standard AutoAttack and more, on every example).
+        seed: of all random numbers.
+        index: (N,) places of the images in their data set; None: 0 ... N - 1.
+        loss: name of the loss that the model was trained with, as of `TrainConfig`; its inverse is attacked first.
+        twin: a model of the same task trained with cross-entropy, for transfers.
+        data: where the images can be found again; None puts the originals beside the witnesses.
+        out: folder for `audit.json` and `witnesses.safetensors`.
+        execution: precision of crafting, batch size, graphs; the device is the model's.
+        progress: show a bar on the error stream.
+        model_name, data_name: what they are called in the result.
+
+    Example:
+        >>> model = nn.Linear(2, 3, bias=False)
+        >>> model.weight.data = 1e4 * torch.tensor([[1.0, 0.0], [0.0, 1.0], [-9.0, -9.0]])  # saturated
+        >>> x = torch.rand(60, 2)
+        >>> found = audit(model.eval(), x, x.argmax(1), eps=0.4, mode="quick")
+        >>> found.verdict, found.claimed.value > 0.5, found.robust_accuracy.value < 0.3
+        ('refuted', True, True)
+    """
+    check_pixels(x)
+    check_examples(x, y)
+    check_ball(eps, norm)
+    check_choice("mode", mode, MODES)
+    if eps == 0:
+        raise ValueError("Expected `eps` to be above 0, but got 0: without a perturbation there is nothing to audit.")
+    if not len(x):
+        raise ValueError("Expected at least one example, but got none.")
+    if claim is not None and not (isinstance(claim, float | int) and 0 < claim <= 1):
+        raise ValueError(f"Expected `claim` to be an accuracy in (0, 1], such as 0.53, but got {claim!r}.")
+    index = check_randomness(seed, index, x)
+    device = next((t.device for t in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
+    x, y, index = x.to(device), y.to(device), index.to(device)
+    settings = (execution or Execution()).for_attacks(device)
+    started = time.perf_counter()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed % 2**63)  # of models that draw
+        some = slice(_LOOKED_AT)
+        subject = look_at_model(model, x[some], y[some], settings)
+        threat = Threat(norm, eps, subject.classes, subject.gap, subject.differentiable, loss, twin)
+        run = _RandomRun if subject.random else _Run
+        work = run(subject, threat, x, y, index, None if claim is None else float(claim), mode, seed, settings)
+        found = work.go(progress)
+        witnesses = work.witnesses(data)
+    conditions = Conditions(
+        norm,
+        eps,
+        mode,
+        work.escalated,
+        len(x),
+        seed,
+        subject.random,
+        model_name or str(getattr(model, "__name__", type(model).__name__)),
+        model_hash(model),
+        data_name or "the given images",
+        tensor_hash(x, y, index),
+        torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    )
+    result = Audit(
+        *found,
+        claimed=work.claimed_share,
+        clean=work.share(work.clean),
+        robust_accuracy=work.share(work.worst),
+        overstatement=work.overstatement,
+        gradients=work.gradients(),
+        checks=tuple(work.findings.values()),
+        witnesses=witnesses,
+        steps=_merged(work.steps),
+        conditions=conditions,
+        seconds=time.perf_counter() - started,
+    )
+    if out is not None:
+        save_audit(result, out)
+    return result
+
+
+def save_audit(result: Audit, out: Path | str) -> None:
+    """Write `audit.json` and `witnesses.safetensors` into the folder `out`."""
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    result.witnesses.save(folder / WITNESSES)
+    write_atomically(folder / FILE, (json.dumps(to_document(result), indent=1) + "\n").encode())
+
+
+class _Run:
+    """The state of one audit of a model that says the same every time."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        threat: Threat,
+        x: Tensor,
+        y: Tensor,
+        index: Tensor,
+        claim: float | None,
+        mode: Mode,
+        seed: int,
+        execution: Execution,
+    ) -> None:
+        self.subject, self.threat, self.claim, self.mode, self.seed = subject, threat, claim, mode, seed
+        self.x, self.y, self.index, self.execution = x, y, index, execution
+        self.findings: dict[str, Finding] = {}
+        self.escalated = False
+        self.blind = (0, 0)
+        self.scene: Scene | None = None
+        # Looks are at random examples, wherever the data set has its classes.
+        generator = torch.Generator().manual_seed(seed % 2**63)
+        self.order = torch.randperm(len(x), generator=generator).to(x.device)
+        self.planned = MODES[: MODES.index(mode) + 1]
+
+    def go(self, progress: bool) -> Judgement:
+        """Attack and check until there is a verdict."""
+        attacks = sum(len(ladder(stage, self.threat)) for stage in self.planned)
+        with bar((1 + attacks) * len(self.x) + len(CHECKS) * self._checked, progress) as self.advance:
+            self._begin()
+            near = self._near_chance()
+            start = 0
+            for look in looks(len(self.x), may_stop=self.mode != "full"):
+                self.rows, self.alpha = self.order[: look.examples], look.alpha
+                new, start = self.order[start : look.examples], look.examples
+                self._claim(new)
+                if not near and not self.findings:
+                    self._check([name for name in CHECKS if name not in _LATE])
+                for stage in self.planned:
+                    self._stage(stage, new)
+                    if self._refuted and self.mode != "full":
+                        break
+                if self._refuted:
+                    break
+            if not near:
+                self._finish()
+        self.overstatement = self._overstatement()
+        return self._judge(near)
+
+    def _judge(self, near: str | None) -> Judgement:
+        doubts = [f.name for f in self.findings.values() if f.fired and f.kind == "doubt"]
+        return judge(self._claimed, self.worst, self.overstatement, near_chance=near, doubts=doubts)
+
+    def _begin(self) -> None:
+        about = (self.x, self.y, self.index, self.threat.norm, self.threat.eps, self.seed, self.execution)
+        self.standing = Standing(self.subject.model, *about)
+        self.rows = self.order
+        self.left_by_claim = self.standing.clean.clone()
+
+    @property
+    def clean(self) -> Tensor:
+        """(n,) flags of the examples looked at."""
+        return self.standing.clean[self.rows]
+
+    @property
+    def _right(self) -> Tensor:
+        return self.clean
+
+    @property
+    def worst(self) -> Tensor:
+        """(n,) flags: still standing."""
+        return ~self.standing.broken[self.rows]
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The attacks that were made."""
+        return self.standing.steps
+
+    @property
+    def _claimed(self) -> Tensor | float:
+        return self.left_by_claim[self.rows] if self.claim is None else self.claim
+
+    @property
+    def claimed_share(self) -> Share | float:
+        """The claim, with its interval where it was measured here."""
+        return self._claimed if isinstance(self._claimed, float) else self.share(self._claimed)
+
+    def share(self, flags: Tensor) -> Share:
+        """With an interval that takes account of all looks."""
+        return Share.of(flags, 1 - self.alpha)
+
+    @property
+    def _checked(self) -> int:
+        return min(len(self.x), _CHECKED[self.mode])
+
+    def _overstatement(self) -> Overstatement:
+        return overstatement(self._claimed, self.worst, self.alpha)
+
+    @property
+    def _refuted(self) -> bool:
+        return is_refuted(self._overstatement(), self.claim is not None)
+
+    def _near_chance(self) -> str | None:
+        found = look_at_accuracy(Accuracy.of(self.standing.clean), self.subject.classes)
+        return found[0] if found else None
+
+    def _claim(self, rows: Tensor) -> None:
+        """The claim's attack on all examples that are right, its last iterates."""
+        attack = claim_attack(self.threat.norm, self.threat.eps)
+        todo = rows[~self.standing.broken[rows]]
+        self.standing.strike(attack, self.subject.model, todo)
+        self.left_by_claim[todo] = ~self.standing.broken[todo]
+        self.advance(str(attack), len(rows))
+
+    def _stage(self, stage: Mode, rows: Tensor) -> None:
+        """The attacks of one mode on rows that still stand, the ones without gradients last."""
+        before = len(self.standing.steps)
+        for attack in ladder(stage, self.threat):
+            self.standing.strike(attack, self.subject.craft, rows)
+            self.advance(str(attack), len(rows))
+        blind = [step for step in self.standing.steps[before:] if step.black_box]
+        if len(blind) < len(self.standing.steps) - before:
+            self.blind = (sum(step.broke for step in blind), blind[0].tried)
+
+    def _check(self, names: Sequence[str]) -> None:
+        if self.scene is None:
+            self.scene = self._scene()
+        for name in names:
+            self.findings[name] = run_check(CHECKS[name], self.scene)
+            self.advance(name, self._checked)
+
+    def _scene(self) -> Scene:
+        right = self.rows[self._right][: self._checked]
+        threat = self.threat
+        about = (self.x[right], self.y[right], threat.norm, threat.eps, self.seed, self.execution, threat.twin)
+        return Scene(self.subject, *about)
+
+    def _finish(self) -> None:
+        """The checks that come after the attacks; where something speaks against those, the next mode too."""
+        assert self.scene is not None
+        if not self._refuted:
+            self._late()
+            suspicious = any(finding.fired and finding.kind in _ESCALATE for finding in self.findings.values())
+            if suspicious and self.mode != "full":
+                self.escalated = True
+                self._stage(MODES[MODES.index(self.mode) + 1], self.rows)
+                self._late()
+                return
+        self._check(_LATE)
+
+    def _late(self) -> None:
+        assert self.scene is not None
+        left = self.rows[self.worst][: self._checked]
+        self.scene.survivors, self.scene.gained_blind = (self.x[left], self.y[left]), self.blind
+        self._check(_LATE)
+
+    def gradients(self) -> tuple[Gradient, ...]:
+        """Of the objectives along the path of the claim's attack."""
+        if self.scene is None:
+            return ()
+        vanished = self.scene.trace.vanished
+        return tuple(Gradient(name, share, share <= USABLE) for name, share in vanished.items())
+
+    def witnesses(self, data: DataSource | None) -> Witnesses:
+        """What does not stand, checked once more; where the clean image is wrong, it is the witness itself."""
+        broken = self._fallen()
+        return make_witnesses(
+            self.subject.model,
+            self.x[broken],
+            self.y[broken],
+            self.x_adv[broken],
+            norm=self.threat.norm,
+            eps=self.threat.eps,
+            index=self.index[broken],
+            data=data,
+            execution=self.execution,
+        )
+
+    @property
+    def x_adv(self) -> Tensor:
+        """(N, ...) the candidates of all examples."""
+        return self.standing.x_adv
+
+    def _fallen(self) -> Tensor:
+        return self.rows[~self.worst]
+
+
+class _RandomRun(_Run):
+    """The state of one audit of a random model, whose examples are right now and then."""
+
+    def go(self, progress: bool) -> Judgement:
+        """Attack through means over draws, and score by fresh ones."""
+        self.rows, self.alpha = self.order, ALPHA
+        with bar(6 * len(self.x) + len(CHECKS) * self._checked, progress) as self.advance:
+            self.outcome = self._attack(self.mode)
+            near = look_at_accuracy(Accuracy.of(self.clean > 0.5), self.subject.classes)
+            if not near:
+                self._check([name for name in CHECKS if name not in _LATE])
+                self._late()
+                suspicious = any(finding.fired and finding.kind in _ESCALATE for finding in self.findings.values())
+                if suspicious and not self._refuted and self.mode != "full":
+                    self.escalated = True
+                    self.outcome = self._attack(MODES[MODES.index(self.mode) + 1])
+                    self._late()
+        self.overstatement = self._overstatement()
+        return self._judge(near[0] if near else None)
+
+    def _attack(self, mode: Mode) -> RandomOutcome:
+        x, y, index = self.x[self.rows], self.y[self.rows], self.index[self.rows]
+        about = (self.threat, mode, self.seed, self.execution, self.advance)
+        return attack_random(self.subject.model, self.subject.craft, x, y, index, *about)
+
+    @property
+    def clean(self) -> Tensor:
+        """(n,) scores without an attack."""
+        return self.outcome.clean
+
+    @property
+    def worst(self) -> Tensor:
+        """(n,) scores of the final candidates."""
+        return self.outcome.worst
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The attacks that were made."""
+        return self.outcome.steps
+
+    @property
+    def _claimed(self) -> Tensor | float:
+        return self.outcome.claimed if self.claim is None else self.claim
+
+    def _late(self) -> None:
+        assert self.scene is not None
+        self.scene.gained_draws = self.outcome.gain
+        self._check(_LATE)
+
+    @property
+    def _right(self) -> Tensor:
+        return self.clean > 0.5
+
+    @property
+    def x_adv(self) -> Tensor:
+        """(N, ...) the candidates of all examples."""
+        everything = self.x.clone()
+        everything[self.rows] = self.outcome.x_adv
+        return everything
+
+    def _fallen(self) -> Tensor:
+        return self.rows[self.worst < 0.5]
+
+
+def _merged(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """One line for each attack, with what it did at all looks."""
+    merged: dict[str, Step] = {}
+    for step in steps:
+        old = merged.get(step.attack, Step(step.attack, 0, 0, 0.0, step.black_box))
+        sums = (old.tried + step.tried, old.broke + step.broke, old.seconds + step.seconds)
+        merged[step.attack] = Step(step.attack, *sums, step.black_box)
+    return tuple(merged.values())

@@ -1,0 +1,183 @@
+"""Where the gradient is lost on its way from the logits to the image, found with hooks and mended with BPDA."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks import BPDA, get_objective
+from pclc.attacks.frozen import frozen
+from pclc.attacks.types import Model
+
+_MOST_BREAKS = 8
+_LOST, _THERE = 0.9, 0.5  # shares of examples whose gradient is exactly zero behind and before a break
+
+
+class Break(NamedTuple):
+    """A place that lets no gradient through.
+
+    Attributes:
+        name: of the module; "" is the model's own code, outside of all its modules.
+        kind: "cut": the graph ends there, as at `detach`; "flat": the derivative is zero, as of rounding.
+        before: name of the module whose input is what came out of the model's own code; "" where that is not it.
+        fits: the identity can stand in for the gradient, because the shape stays as it is.
+        call: which call of the module in a forward pass it is, from 1; a model that optimises calls it again and again.
+    """
+
+    name: str
+    kind: str
+    before: str
+    fits: bool
+    call: int = 1
+
+    def __str__(self) -> str:
+        place = f"module {self.name!r}" if self.name else "the model's own forward"
+        return f"{place} ({'ends the graph' if self.kind == 'cut' else 'has a derivative of zero'})"
+
+
+class _Passed(NamedTuple):
+    name: str
+    entered: Tensor
+    left: Tensor
+    call: int
+
+
+class StraightThrough(nn.Module):
+    """A model whose breaks pass the gradient on as it is (BPDA with the identity); its values are the model's own."""
+
+    def __init__(self, model: nn.Module, breaks: tuple[Break, ...]) -> None:
+        super().__init__()
+        self.model, self.breaks = model, breaks
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The model's logits."""
+        hooks = [self._hook(found, x) for found in self.breaks]
+        try:
+            logits: Tensor = self.model(x)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return logits
+
+    def _hook(self, found: Break, x: Tensor) -> Any:
+        calls = 0
+
+        def is_it() -> bool:
+            nonlocal calls
+            calls += 1
+            return calls == found.call
+
+        def after(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
+            return _value_of(output, inputs[0]) if is_it() else None
+
+        def ahead(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            return (_value_of(inputs[0], x), *inputs[1:]) if is_it() else None
+
+        if found.name:
+            return self.model.get_submodule(found.name).register_forward_hook(after)
+        return self.model.get_submodule(found.before).register_forward_pre_hook(ahead)
+
+
+def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
+    """The model with its breaks mended where the identity fits, and the breaks, one after the other.
+
+    Args:
+        model: images to logits; a plain function has no modules to look at and comes back as it is.
+        x: a few images.
+        y: their true classes.
+
+    Example:
+        >>> model = nn.Sequential(nn.Hardshrink(0.6), nn.Linear(2, 3))  # no gradient for small inputs
+        >>> mended, breaks = mend(model, torch.rand(8, 2) / 2, torch.zeros(8, dtype=torch.int64))
+        >>> [str(found) for found in breaks]
+        ["module '0' (has a derivative of zero)"]
+    """
+    found: tuple[Break, ...] = ()
+    if not isinstance(model, nn.Module):
+        return model, found
+    mended: nn.Module = model
+    while len(found) < _MOST_BREAKS:
+        try:
+            new = _find(mended, x, y)
+        except Exception:  # whatever a stranger's module does with a gradient that it does not expect
+            new = Break("", "cut", "", False)
+        if new is None:
+            break
+        found += (new,)
+        if not new.fits:
+            break
+        mended = StraightThrough(model, found)
+    return mended if all(place.fits for place in found) else model, found
+
+
+def has_gradient(model: Model, x: Tensor) -> bool:
+    """Whether the logits depend on the images, as autograd sees it."""
+    with torch.enable_grad(), frozen(model):
+        return model(x.detach().requires_grad_()).requires_grad
+
+
+def _find(model: nn.Module, x: Tensor, y: Tensor) -> Break | None:
+    """The break that is nearest to the logits; None where the gradient gets through."""
+    passed: list[_Passed] = []
+    inner = model.model if isinstance(model, StraightThrough) else model
+    hooks = [module.register_forward_hook(_recorder(name, passed)) for name, module in inner.named_modules() if name]
+    try:
+        with torch.enable_grad(), frozen(model):
+            leaf = x.detach().requires_grad_()
+            logits = model(leaf)
+            if not logits.requires_grad:
+                return _cut(passed, leaf)
+            value = get_objective("margin")(logits, y).sum()
+            wanted = [t for p in passed for t in (p.entered, p.left) if t.requires_grad]
+            grads = torch.autograd.grad(value, [leaf, *wanted], allow_unused=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    lost = {id(tensor): _lost(grad) for tensor, grad in zip([leaf, *wanted], grads, strict=True)}
+    if lost[id(leaf)] < _LOST:
+        return None
+    flat = [p for p in passed if lost.get(id(p.left), 1.0) <= _THERE and lost.get(id(p.entered), 1.0) >= _LOST]
+    if flat:
+        p = _innermost(flat)
+        return Break(p.name, "flat", "", p.entered.shape == p.left.shape, p.call)
+    for p in passed:
+        if lost.get(id(p.entered), 1.0) <= _THERE:
+            return Break("", "flat", p.name, p.entered.shape == x.shape, p.call)
+    return Break("", "flat", "", False)
+
+
+def _cut(passed: list[_Passed], leaf: Tensor) -> Break:
+    """The last module that takes a graph and gives none, or the place in the model's own code."""
+    cut = [p for p in passed if p.entered.requires_grad and not p.left.requires_grad]
+    if cut:
+        p = _innermost(cut)
+        return Break(p.name, "cut", "", p.entered.shape == p.left.shape, p.call)
+    for p in passed:
+        if not p.entered.requires_grad and not p.left.requires_grad:
+            return Break("", "cut", p.name, p.entered.shape == leaf.shape, p.call)
+    return Break("", "cut", "", False)
+
+
+def _innermost(passed: list[_Passed]) -> _Passed:
+    """The last one that holds no other of them."""
+    return next(p for p in reversed(passed) if not any(q.name.startswith(f"{p.name}.") for q in passed))
+
+
+def _recorder(name: str, passed: list[_Passed]) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+    def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
+            call = 1 + sum(p.name == name for p in passed)
+            passed.append(_Passed(name, inputs[0], output, call))
+
+    return record
+
+
+def _lost(grad: Tensor | None) -> float:
+    """The share of examples whose gradient is exactly zero."""
+    return 1.0 if grad is None else float((~grad.flatten(1).any(1)).double().mean())
+
+
+def _value_of(value: Tensor, stand_in: Tensor) -> Tensor:
+    """The one, with the gradient of the other."""
+    return BPDA(lambda _: value)(stand_in)  # type: ignore[no-any-return]

@@ -1,0 +1,95 @@
+"""Is an adversarial example found that is known to be there?"""
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks import APGD
+from pclc.attacks.balls import random_point
+from pclc.attacks.frozen import frozen
+from pclc.attacks.types import Model
+from pclc.evaluation.audit.finding import Measured, register
+from pclc.evaluation.audit.scene import Scene
+from pclc.evaluation.audit.standing import run_quietly
+from pclc.evaluation.statistics import upper_bound
+from pclc.execution import Execution
+
+_INNER, _SHRINK = 32, 0.5
+_FOUND = 0.8
+_STEPS = 40
+
+
+@register(
+    "planted examples are found",
+    kind="doubt",
+    question="examples planted at the edge of the ball behind a linear readout of the model's features, by APGD-40",
+    threshold="surely fewer than 80 % are found",
+    source="Zimmermann et al. 2022 (binarization test, simplified: a readout in closed form, none trained)",
+    next_step="attacks without gradients, BPDA, EOT: the gradients of the features lead nowhere",
+)
+def planted(scene: Scene) -> Measured:
+    """A twin with the model's own features, made such that one point of the ball is adversarial, and few others."""
+    if scene.subject.random:
+        return Measured(None, "the features are random")
+    features = _features(scene.subject.craft, scene.x)
+    edge = random_point(scene.x, scene.eps, scene.norm, scene.seed, scene.index, draw=1000)
+    if scene.norm == "Linf":  # to a corner
+        edge = (scene.x + scene.eps * (edge - scene.x).sign()).clamp(0, 1)
+    with torch.no_grad(), frozen(scene.subject.craft):
+        here, there = features(scene.x), features(edge)
+        readout = there - here
+        goal = (readout * there).sum(1)
+        inner = torch.stack([(readout * features(_inner(scene, number))).sum(1) for number in range(_INNER)]).amax(0)
+    separable = goal > inner
+    if not separable.any():
+        return Measured(None, "no random point could be told from the inner ones")
+    threshold = torch.where(separable, (goal + inner) / 2, 0)
+
+    def twin(x: Tensor) -> Tensor:  # rows stay in order: one batch, and stop="never" drops none
+        score = (readout * features(x)).sum(1) - threshold
+        return torch.stack([torch.zeros_like(score), score], dim=1)
+
+    execution = Execution(device=scene.execution.device, precision="fp32", batch_size=len(scene.x), cuda_graphs=False)
+    attack = APGD(scene.eps, _STEPS, norm=scene.norm, objective="margin", stop="never")
+    zeros = torch.zeros_like(scene.y)
+    with frozen(scene.subject.craft):
+        x_adv = run_quietly(attack, twin, scene.x, zeros, scene.seed, scene.index, execution)
+        with torch.no_grad():
+            hit = (twin(x_adv)[:, 1] > 0)[separable]
+    n, found = len(hit), int(hit.sum())
+    return Measured(upper_bound(found, n, 1 - scene.level) < _FOUND, f"{found} of {n} are found", found / n)
+
+
+def _inner(scene: Scene, number: int) -> Tensor:
+    return random_point(scene.x, _SHRINK * scene.eps, scene.norm, scene.seed, scene.index, draw=number)
+
+
+def _features(model: Model, x: Tensor) -> Model:
+    """What enters the last linear layer, where there is one and it is the last; else the logits."""
+    if not isinstance(model, nn.Module):
+        return model
+    seen: list[Tensor] = []
+
+    def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        seen[:] = [inputs[0], output]
+
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    hooks = [layer.register_forward_hook(record) for layer in layers]
+    try:
+        with torch.no_grad(), frozen(model):
+            logits = model(x[:2])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not seen or seen[1].shape != logits.shape or seen[0].dim() != 2:
+        return model
+
+    def features(x: Tensor) -> Tensor:
+        hooks = [layer.register_forward_hook(record) for layer in layers]
+        try:
+            model(x)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen[0]
+
+    return features

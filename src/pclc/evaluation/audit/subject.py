@@ -1,0 +1,94 @@
+"""The model as the audit found it, and as its attacks ask it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks.frozen import frozen
+from pclc.attacks.suspicions import is_dynamic, is_random
+from pclc.attacks.types import Model
+from pclc.attacks.victim import Victim
+from pclc.evaluation.audit.breaks import Break, has_gradient, mend
+from pclc.execution import Execution, ieee_fp32
+
+_TINY = 1e-37  # log of a probability that float32 has lost
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What there is to attack.
+
+    Attributes:
+        model: as it was given; it decides all outcomes.
+        craft: what attacks climb: logarithms where the model gives probabilities, breaks of the gradient mended.
+        classes: number of them.
+        training: modules that came in train mode.
+        probabilities: the model returns probabilities.
+        random: passes over the same images differ.
+        dynamic: the forward pass asks for derivatives.
+        breaks: places that let no gradient through.
+        differentiable: `craft` has a gradient.
+        gap: median distance of the two largest logits.
+    """
+
+    model: Model
+    craft: Model
+    classes: int
+    training: int
+    probabilities: bool
+    random: bool
+    dynamic: bool
+    breaks: tuple[Break, ...]
+    differentiable: bool
+    gap: float
+
+
+class LogProbabilities(nn.Module):
+    """Logarithms of what a model returns; they order the classes as the model does."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """log f."""
+        return self.model(x).clamp(min=_TINY).log()
+
+
+class Unmoved(nn.Module):
+    """A model that always has a gradient: zero where its own is missing, so that an attack stands still there."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The model's own values."""
+        logits = self.model(x)
+        return logits + 0 * x.flatten(1).sum(1, keepdim=True) if x.requires_grad else logits
+
+
+def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> Subject:
+    """Look at a model with a few images x of classes y.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))
+        >>> subject = look_at_model(model, torch.rand(8, 4), torch.zeros(8, dtype=torch.int64), Execution())
+        >>> subject.probabilities, subject.random, type(subject.craft).__name__
+        (True, False, 'LogProbabilities')
+    """
+    training = sum(module.training for module in model.modules()) if isinstance(model, nn.Module) else 0
+    settings = execution.for_attacks(x.device)
+    with torch.no_grad(), ieee_fp32(), frozen(model), Victim(model, settings) as victim:
+        logits = victim.exact_logits(x)
+        random, dynamic = is_random(victim, x), is_dynamic(model, x)
+    probabilities = bool((logits >= 0).all() and ((logits.double().sum(1) - 1).abs() < 1e-3).all())
+    mended, breaks = mend(model, x, y)
+    craft = LogProbabilities(mended) if probabilities else mended
+    with torch.no_grad(), frozen(craft):
+        top = craft(x).topk(2, dim=1).values
+    gap = float((top[:, 0] - top[:, 1]).median())
+    return Subject(
+        model, craft, logits.shape[1], training, probabilities, random, dynamic, breaks, has_gradient(craft, x), gap
+    )

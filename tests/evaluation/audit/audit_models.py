@@ -1,0 +1,49 @@
+"""Models in which one thing is wrong, each with a known answer."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Case(NamedTuple):
+    """A model and examples, as the fixture of that name has them."""
+
+    model: nn.Module
+    x: Tensor
+    y: Tensor
+
+
+class Line(nn.Module):
+    """Two classes on one pixel: the lead of the false class is a given function of u = (x - 0.5) / eps."""
+
+    def __init__(self, lead, eps: float = 0.1) -> None:
+        super().__init__()
+        self.lead, self.eps = lead, eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        lead = self.lead((x[:, 0] - 0.5) / self.eps)
+        return torch.stack([torch.zeros_like(lead), lead], 1)
+
+
+class Cut(nn.Module):
+    """No module at which the gradient could be mended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.detach() @ self.weight
+
+
+class Sine(nn.Module):
+    """Features that turn so fast that a gradient says nothing about the next point."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(3e3 * x)
+
+
+def points(n: int = 64) -> tuple[Tensor, Tensor]:
+    """One pixel at the middle, of class 0."""
+    return torch.full((n, 1), 0.5), torch.zeros(n, dtype=torch.int64)

@@ -1,0 +1,269 @@
+"""The audit from end to end: models whose worst case is known in closed form, and models that make trouble."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from audit_models import Case, Cut
+from torch import Tensor, nn
+
+import pclc
+from pclc.attacks import AutoAttack
+from pclc.bench.zoo_models import Detached, Noisy, Optimising, Scaled
+from pclc.evaluation import load_witnesses, verify
+from pclc.evaluation.audit.document import to_document
+from pclc.evaluation.audit.ladder import MODES, Threat, ladder
+
+EPS = 0.1
+
+
+def data(n: int = 120, classes: int = 3) -> tuple[Tensor, Tensor]:
+    """Points whose class is their largest pixel."""
+    x = torch.rand(n, classes, generator=torch.Generator().manual_seed(1))
+    return x, x.argmax(1)
+
+
+def linear(scale: float = 5.0, classes: int = 3) -> nn.Module:
+    """Logits that are the pixels: an example falls exactly where its two largest are within 2 eps."""
+    model = nn.Linear(classes, classes, bias=False)
+    model.weight.data = scale * torch.eye(classes)
+    return model.eval()
+
+
+def safe(x: Tensor, eps: float) -> Tensor:
+    top = x.topk(2, dim=1).values
+    return top[:, 0] - top[:, 1] > 2 * eps
+
+
+def test_an_honest_model_is_not_refuted_and_measured_exactly() -> None:
+    x, y = data()
+    found = pclc.audit(linear(), x, y, eps=EPS, mode="quick")
+    assert found.verdict == "not refuted"
+    expected = float(safe(x, EPS).float().mean())
+    assert found.claimed.value == pytest.approx(expected)
+    assert found.robust_accuracy.value == pytest.approx(expected)
+    assert found.robust_accuracy.low < found.robust_accuracy.value < found.robust_accuracy.high
+    assert found.overstatement.value == found.overstatement.bound == 0
+    assert all(gradient.usable for gradient in found.gradients if gradient.objective != "dlr")
+    assert not found.conditions.escalated
+
+
+def test_a_saturated_model_is_refuted_by_witnesses_that_anybody_can_check(tmp_path: Path) -> None:
+    x, y = data()
+    model = linear(scale=1e4)
+    found = pclc.audit(model, x, y, eps=EPS, mode="quick", out=tmp_path)
+    assert found.verdict == "refuted"
+    assert found.claimed.value > found.robust_accuracy.high
+    assert found.robust_accuracy.value == pytest.approx(float(safe(x, EPS).float().mean()))
+    assert len(found.witnesses) == round((1 - found.robust_accuracy.value) * len(x))
+    written = load_witnesses(tmp_path / "witnesses.safetensors")
+    assert verify(written, model, x, y).holds
+    assert "vanishing gradients" in [finding.name for finding in found.fired]
+    assert {g.objective: g.usable for g in found.gradients} | {"dlr": True} == {
+        "ce": False, "margin": True, "dlr": True, "probability-margin": False,
+    }  # fmt: skip
+    document = json.loads((tmp_path / "audit.json").read_text())
+    assert document == json.loads(json.dumps(to_document(found)))
+    assert (document["verdict"], document["witnesses"]["count"]) == ("refuted", len(written))
+
+
+def test_a_model_that_pgd_brings_to_nothing_is_not_refuted() -> None:
+    x, y = data()
+    found = pclc.audit(linear(), x, y, eps=0.6, mode="quick")
+    assert (found.verdict, found.claimed.value) == ("not refuted", 0)
+    assert "claims no robustness" in found.reason
+
+
+def test_a_clean_accuracy_near_chance_cannot_be_judged() -> None:
+    x, y = data(600, classes=10)
+    found = pclc.audit(linear(classes=10), x, (y + 1 + torch.arange(600) % 9) % 10, eps=EPS, mode="quick")
+    assert found.verdict == "cannot judge"
+    assert "near chance" in found.reason
+
+
+def test_stated_claims() -> None:
+    x, y = data()
+    truth = float(safe(x, EPS).double().mean())
+    assert pclc.audit(linear(), x, y, eps=EPS, claim=truth + 0.02, mode="quick").verdict == "not refuted"
+    found = pclc.audit(linear(), x, y, eps=EPS, claim=truth + 0.2, mode="quick")
+    assert (found.verdict, found.claimed) == ("refuted", truth + 0.2)
+    assert found.overstatement.value == pytest.approx(1 - truth / (truth + 0.2))
+
+
+def test_the_first_look_ends_an_audit_that_needs_no_more() -> None:
+    x, y = data(1200)
+    refuted = pclc.audit(linear(1e4), x, y, eps=EPS, mode="quick")
+    assert (refuted.verdict, refuted.clean.n, refuted.conditions.given) == ("refuted", 256, 1200)
+    assert refuted.overstatement.confidence == pytest.approx(0.99)
+    assert refuted.witnesses.index.max() >= 256  # drawn at random, not the first ones
+    honest = pclc.audit(linear(), x, y, eps=EPS, mode="quick")
+    assert (honest.verdict, honest.clean.n) == ("not refuted", 1200)
+    assert honest.overstatement.confidence == pytest.approx(0.96)
+    assert honest.robust_accuracy.value == pytest.approx(float(safe(x, EPS).float().mean()))
+
+
+def test_what_fires_makes_the_audit_look_closer() -> None:
+    """Saturated, but at this eps nothing is there to be found: the next mode is used, and nothing refuted."""
+    x = torch.cat([data()[0], data()[0].flip(0)]).round()  # pixels 0 and 1
+    x = x[x.sum(1) == 1]
+    found = pclc.audit(linear(1e4), x, x.argmax(1), eps=EPS, mode="quick")
+    assert (found.verdict, found.conditions.escalated) == ("not refuted", True)
+    assert any(step.attack.startswith("md(") for step in found.steps)
+
+
+def test_no_row_is_attacked_after_it_fell() -> None:
+    x, y = data()
+    found = pclc.audit(linear(1e4), x, y, eps=EPS, mode="standard")
+    standing = len(x)
+    for step in found.steps:
+        assert step.tried == standing, step
+        standing -= step.broke
+    assert standing == round(found.robust_accuracy.value * len(x))
+
+
+def test_random_models() -> None:
+    x, y = data(200)
+    hollow = pclc.audit(Noisy(linear(1e4), sigma=0.01), x, y, eps=EPS, mode="quick")
+    assert (hollow.verdict, hollow.conditions.random) == ("refuted", True)
+    assert hollow.robust_accuracy.value == pytest.approx(float(safe(x, EPS).float().mean()), abs=0.05)
+    assert float(hollow.witnesses.norms.max()) <= EPS + 1e-6
+    honest = pclc.audit(Noisy(linear(), sigma=0.01), x, y, eps=EPS, mode="quick")
+    assert honest.verdict == "not refuted"
+    assert honest.claimed.value == pytest.approx(honest.robust_accuracy.value, abs=0.05)
+
+
+def test_luck_is_no_refutation() -> None:
+    """Each draw of this model is wrong at random in a third of the cases, whatever the image: nothing is overstated."""
+
+    class Lucky(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            swap = torch.rand(len(x), 1) < 1 / 3
+            far = 20 * nn.functional.one_hot(x.argmax(1), 3).float() + 0 * x
+            return torch.where(swap, far.roll(1, 1), far)
+
+    x = torch.eye(3).repeat(70, 1)
+    found = pclc.audit(Lucky(), x, x.argmax(1), eps=EPS, mode="quick")
+    assert found.verdict != "refuted"
+    assert found.clean.value == pytest.approx(2 / 3, abs=0.05)
+    assert found.overstatement.bound == 0
+
+
+@pytest.mark.parametrize("wrapper", [Detached, Optimising])
+def test_models_without_a_gradient_of_their_own(wrapper: type[nn.Module], case: Case) -> None:
+    found = pclc.audit(wrapper(case.model).eval(), case.x[:60], case.y[:60], eps=0.2, mode="quick")
+    assert found.verdict == "refuted"
+    assert "gradient graph" in [finding.name for finding in found.fired]
+
+
+def test_optimisation_inside_forward_that_nothing_breaks_cannot_be_judged() -> None:
+    x, y = data()
+    found = pclc.audit(Optimising(linear(), step=0.0), x, y, eps=1e-4, mode="quick")
+    assert found.verdict == "cannot judge"
+    assert "no optimisation inside forward" in found.reason
+
+
+def test_without_any_gradient_a_twin_helps() -> None:
+    x, y = data()
+    alone = pclc.audit(Cut().eval(), x, y, eps=0.02, mode="quick")
+    assert alone.verdict == "cannot judge"
+    assert "some objective has a gradient" in alone.reason
+    found = pclc.audit(Cut().eval(), x, y, eps=EPS, mode="quick", twin=linear())
+    assert found.verdict == "refuted"
+    assert found.steps[1].attack.startswith("transfer(")
+    assert found.steps[1].broke > 0
+
+
+def test_probabilities_are_attacked_through_their_logarithm() -> None:
+    x, y = data()
+    found = pclc.audit(nn.Sequential(linear(300.0), nn.Softmax(1)).eval(), x, y, eps=EPS, mode="quick")
+    assert "logits, not probabilities" in [finding.name for finding in found.fired]
+    assert found.robust_accuracy.value == pytest.approx(float(safe(x, EPS).float().mean()))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_few_classes_and_plain_functions(classes: int) -> None:
+    x, y = data(60, classes)
+    found = pclc.audit(lambda x: 5 * x, x, y, eps=EPS, mode="standard")
+    assert found.verdict == "not refuted"
+    assert found.robust_accuracy.value == pytest.approx(float(safe(x, EPS).float().mean()))
+    assert found.witnesses.model_hash is None
+
+
+def test_l2() -> None:
+    x, y = data()
+    found = pclc.audit(linear(1e4), x, y, norm="L2", eps=0.15, mode="quick")
+    top = x.topk(2, dim=1).values
+    left = top[:, 0] - top[:, 1] > 0.15 * 2**0.5
+    assert found.verdict == "refuted"
+    assert found.robust_accuracy.value == pytest.approx(float(left.float().mean()), abs=0.02)
+
+
+def test_full_runs_all_of_autoattack_even_when_it_is_refuted() -> None:
+    x, y = data(40, classes=4)
+    found = pclc.audit(linear(1e4, classes=4), x, y, eps=0.6, claim=0.5, mode="full")
+    assert (found.verdict, found.robust_accuracy.value) == ("refuted", 0)
+    made = [step.attack for step in found.steps]
+    for component in AutoAttack(eps=0.6).components().values():
+        assert str(component) in made
+    assert len(made) == 1 + sum(len(ladder(mode, Threat("Linf", 0.6, 4, 1.0, True))) for mode in MODES)
+
+
+def test_the_inverse_of_the_loss_comes_first() -> None:
+    x, y = data(40)
+    first = pclc.audit(linear(), x, y, eps=EPS, mode="quick", loss="pc-lc").steps[1:3]
+    assert [step.attack.split("(")[0] for step in first] == ["probability_margin", "apgd"]
+    assert 'objective="pc-lc"' in first[1].attack
+
+
+def test_the_same_seed_gives_the_same_audit_and_leaves_everything_as_it_was(case: Case) -> None:
+    model = nn.Sequential(Noisy(case.model, sigma=0.05), nn.Dropout()).train()
+    before = torch.get_rng_state()
+    results = [asdict(pclc.audit(model, case.x[:40], case.y[:40], eps=EPS, mode="quick").robust_accuracy)
+               for _ in range(2)]  # fmt: skip
+    assert results[0] == results[1]
+    assert torch.equal(before, torch.get_rng_state())
+    assert model.training
+    assert model[1].training
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    case.model.eval()
+
+
+def test_the_lines_tell_the_story() -> None:
+    x, y = data()
+    text = "\n".join(pclc.audit(linear(1e4), x, y, eps=EPS, mode="quick", model_name="net").lines())
+    for words in ("REFUTED", "claimed:", "worst case:", "net on 120 examples", "Linf eps 0.1", "vanishing gradients"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"claim": 53}, "Expected `claim` to be an accuracy in"),
+        ({"eps": 0.0}, "Expected `eps` to be above 0"),
+        ({"eps": 8}, "Did you mean 8/255"),
+        ({"mode": "slow"}, "Expected `mode` to be"),
+        ({"norm": "L1"}, "Expected `norm` to be"),
+    ],
+)
+def test_mistakes_get_a_sentence(settings: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        pclc.audit(linear(), *data(10), **settings)
+
+
+def test_pixels_and_empty_data_are_refused() -> None:
+    x, y = data(10)
+    with pytest.raises(ValueError, match=r"use x\.float"):
+        pclc.audit(linear(), x * 255, y)
+    with pytest.raises(ValueError, match="at least one example"):
+        pclc.audit(linear(), x[:0], y[:0])
+
+
+def test_scaling_changes_the_claim_and_not_the_truth(case: Case) -> None:
+    plain, scaled = (
+        pclc.audit(model.eval(), case.x, case.y, eps=0.05, mode="quick")
+        for model in (case.model, Scaled(case.model, 1e4))
+    )
+    assert scaled.claimed.value > plain.claimed.value
+    assert scaled.robust_accuracy.value == pytest.approx(plain.robust_accuracy.value, abs=0.02)

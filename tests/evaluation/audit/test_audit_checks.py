@@ -1,0 +1,153 @@
+"""Every check can fire, and can stay silent."""
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from audit_models import Case, Cut, Line, Sine, points
+from torch import nn
+
+from pclc.attacks import PGD, UnreachableWarning
+from pclc.bench.zoo_models import Detached, Noisy, Optimising, Quantised, Scaled, WithRounding
+from pclc.evaluation.audit import CHECKS, Scene
+from pclc.evaluation.audit.finding import check_table, run_check
+
+EPS = 0.1
+# A peak at 0.3 that keeps small steps, and what is wanted behind it, where one long step lands.
+PEAK = Line(lambda u: -1 - (u - 0.3).abs() + 20 * (u - 0.8).clamp(min=0))
+NEVER = Line(lambda u: -1 - u.abs())
+NARROW = Line(lambda u: 0.05 - (u - 0.3).abs())
+
+
+def of(model: nn.Module, case: Case, **settings) -> Scene:
+    right = model.eval()(case.x).argmax(1) == case.y if not settings.pop("all", False) else slice(None)
+    scene = Scene.of(model, case.x[right][:64], case.y[right][:64], "Linf", settings.pop("eps", EPS))
+    for name, value in settings.items():
+        setattr(scene, name, value)
+    return scene
+
+
+def on_a_line(model: nn.Module) -> Scene:
+    return Scene.of(model.eval(), *points(), "Linf", EPS)
+
+
+def in_train_mode(case: Case) -> Scene:
+    scene = Scene.of(nn.Sequential(case.model, nn.Identity()).train(), case.x[:8], case.y[:8], "Linf", EPS)
+    case.model.eval()
+    return scene
+
+
+def nearly_equal(case: Case) -> Scene:
+    """A difference of one level, which half a level on each side turns and a stored image cannot."""
+    x = torch.tensor([[101 / 255, 100 / 255]]).repeat(64, 1)
+    return Scene.of(nn.Identity(), x, torch.zeros(64, dtype=torch.int64), "Linf", 0.9 / 255)
+
+
+def fast_features(case: Case) -> Scene:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), Sine(), nn.Linear(64, 10)).eval()
+    return Scene.of(model, case.x[:64], model(case.x[:64]).argmax(1), "Linf", EPS)
+
+
+def with_claim(case: Case, claim: PGD) -> Scene:
+    return of(case.model, case, claim=claim, eps=claim.eps)
+
+
+def survivors_that_fall(case: Case) -> Scene:
+    return of(case.model, case, survivors=(case.x[:64], case.y[:64]), eps=0.3)
+
+
+FIRES: dict[str, Callable[[Case], Scene]] = {
+    "eval mode": in_train_mode,
+    "same output every time": lambda case: of(Noisy(case.model), case),
+    "logits, not probabilities": lambda case: of(nn.Sequential(case.model, nn.Softmax(1)), case),
+    "gradient graph": lambda case: of(Quantised(case.model), case),
+    "input range": lambda case: of(case.model, Case(case.model, case.x / 255, case.y), all=True),
+    "no optimisation inside forward": lambda case: of(Optimising(case.model), case),
+    "vanishing gradients": lambda case: of(Scaled(case.model, 1e4), case),
+    "gradient against finite differences": lambda case: of(Detached(case.model), case),
+    "some objective has a gradient": lambda case: Scene.of(Cut(), torch.eye(3), torch.arange(3), "Linf", EPS),
+    "masking 1: iterative attacks are stronger": lambda case: on_a_line(PEAK),
+    "masking 2: white-box attacks are stronger": lambda case: of(Scaled(case.model, 1e4), case, eps=0.15),
+    "masking 3: accuracy falls with eps": lambda case: on_a_line(NEVER),
+    "eps 0.5 leaves at most chance": lambda case: of(Scaled(case.model, 1e4), case),
+    "twice the steps and restarts gain nothing": lambda case: with_claim(case, PGD(0.15, 0.005, 5, stop="never")),
+    "loss at rest at the end": lambda case: with_claim(case, PGD(0.1, 0.002, 19, stop="never")),
+    "success on the path counts": lambda case: on_a_line(NARROW),
+    "steps reach the edge": lambda case: with_claim(case, PGD(0.3, 0.01, 10, stop="never")),
+    "8-bit rounding": nearly_equal,
+    "an unbounded attack succeeds": lambda case: on_a_line(NEVER),
+    "planted examples are found": fast_features,
+    "black-box attacks find nothing more": lambda case: of(case.model, case, gained_blind=(20, 60)),
+    "the audit has converged": survivors_that_fall,
+    "EOT has converged": lambda case: of(case.model, case, gained_draws=0.03),
+}
+
+
+@pytest.fixture(scope="module")
+def honest(trained: nn.Module) -> Scene:
+    """A plain network, audited at an eps that it is open about, with the figures of a settled audit."""
+    from pclc import load_dataset
+
+    test = load_dataset("digits", "test")
+    x, y = test.images[:120].float() / 255, test.labels[:120]
+    scene = of(trained, Case(trained, x, y), gained_blind=(0, 60), gained_draws=0.0)
+    left = scene.right_after(PGD(EPS, EPS / 20, 100, restarts=3, objective="margin"))
+    scene.survivors = scene.x[left], scene.y[left]
+    return scene
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_it_can_fire(name: str, case: Case) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreachableWarning)
+        found = run_check(CHECKS[name], FIRES[name](case))
+    assert found.state == "fired", found
+    assert found.measured
+    assert found.next_step
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_it_can_stay_silent(name: str, honest: Scene) -> None:
+    assert run_check(CHECKS[name], honest).state == "silent", run_check(CHECKS[name], honest)
+
+
+def test_a_transfer_stands_in_for_square_where_there_is_a_twin(case: Case) -> None:
+    check = CHECKS["masking 2: white-box attacks are stronger"]
+    assert "only transfer turns" in run_check(check, of(case.model, case, twin=case.model)).measured
+    assert "only Square turns" in run_check(check, of(case.model, case)).measured
+
+
+@pytest.mark.parametrize(
+    ("name", "scene"),
+    [
+        ("eps 0.5 leaves at most chance", lambda case: Scene.of(case.model, case.x[:8], case.y[:8], "L2", 0.5)),
+        ("8-bit rounding", lambda case: Scene.of(case.model, case.x[:8] * 0.999, case.y[:8], "Linf", EPS)),
+        ("the audit has converged", lambda case: of(case.model, case)),
+        ("black-box attacks find nothing more", lambda case: of(case.model, case)),
+        ("EOT has converged", lambda case: of(case.model, case)),
+        ("planted examples are found", lambda case: of(Noisy(case.model), case)),
+        ("an unbounded attack succeeds", lambda case: of(Noisy(case.model), case)),
+    ],
+)
+def test_it_says_where_it_does_not_apply(name: str, scene: Callable[[Case], Scene], case: Case) -> None:
+    assert run_check(CHECKS[name], scene(case)).state == "not applicable"
+
+
+def test_the_gradient_is_mended_where_the_identity_fits(case: Case) -> None:
+    for wrapper, place in ((Quantised, "the model's own forward"), (Detached, "own forward"), (WithRounding, "'0'")):
+        scene = of(wrapper(case.model), case)
+        assert place in run_check(CHECKS["gradient graph"], scene).measured
+        assert run_check(CHECKS["some objective has a gradient"], scene).state == "silent"
+        assert torch.equal(scene.subject.craft(scene.x), scene.subject.model(scene.x))  # the values are untouched
+
+
+def test_the_level_is_shared_by_all_checks(honest: Scene) -> None:
+    assert honest.level * len(CHECKS) == pytest.approx(0.05)
+
+
+def test_the_table_names_every_check() -> None:
+    table = check_table()
+    assert all(f"| {name} |" in table for name in CHECKS)
+    assert {line.count("|") for line in table.splitlines()} == {7}
