@@ -1,35 +1,69 @@
-"""The demo: its figures add up, and its sentences follow from them."""
+"""What the demo trains, how it attacks, what it says; its run as a command is in tests/report."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
-from pclc.experiments.demo import DemoResult
+import pytest
+import torch
+
+import pclc
+from pclc.evaluation import Accuracy
+from pclc.experiments.demo import DemoResult, Finding, attacks_of, budgets_of, configs_of
 
 
-def result(pgd: float, worst: float) -> DemoResult:
-    columns = {"clean": 99.0, "FGSM": 60.0, "PGD": pgd, "margin": worst, "worst case": worst}
-    return DemoResult("digits", 0.2, 360, {"ce": {**columns, "PGD": 30.0, "worst case": 1.0}, "pc-lc": columns})
+def share(percent: int) -> Accuracy:
+    return Accuracy.of(torch.arange(100) < percent)
+
+
+def finding(name: str, pgd: int, worst: int, verdict: str) -> Finding:
+    return Finding(name, Path(name), share(98), share(pgd), share(worst), verdict)
 
 
 def test_sentences_follow_the_figures() -> None:
-    masked = result(50.0, 5.0).sentences()
-    assert "PC-LC keeps 60.0 and 50.0 %, cross-entropy 60.0 and 30.0 %" in masked[0]
-    assert "PC-LC keeps 5.0 % and cross-entropy 1.0 %" in masked[1]
-    assert masked[2].startswith("So 45.0 of the points that PGD left PC-LC, and 29.0 of cross-entropy's, were how far")
-    assert "does not show the difference" in result(20.0, 19.0).sentences()[2]
+    found = (
+        finding("ce", 30, 20, "not refuted"),
+        finding("pc-lc", 50, 5, "refuted"),
+        finding("adversarial", 80, 79, "not refuted"),
+    )
+    first, second, third = DemoResult("digits", 0.1, 100, found).sentences()
+    assert "at eps 0.1" in first
+    assert "cross-entropy keeps 30.0 and PC-LC 50.0 % of 100 test images." in first
+    assert "adversarial" not in first
+    assert "cross-entropy keeps 20.0, PC-LC 5.0 and adversarial training 79.0 %." in second
+    assert "refutes the figure of PC-LC and does not refute that of cross-entropy and adversarial training" in third
+    nothing = DemoResult("digits", 0.1, 100, (finding("ce", 30, 20, "cannot judge"),)).sentences()[2]
+    assert nothing.startswith("The audit cannot judge that of cross-entropy; ")
+    assert "refutes" not in nothing
 
 
-def test_the_command(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pclc", "demo", "--json", "--device", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
-    shown = json.loads(done.stdout)
-    assert shown["examples"] == 360
-    for columns in shown["accuracy"].values():
-        assert columns["clean"] > 90
-        attacked = [columns[name] for name in ("FGSM", "PGD", "margin")]
-        assert columns["worst case"] <= min(attacked)
-        assert max(attacked) < columns["clean"]
-    assert len(shown["sentences"]) == 3
-    assert (tmp_path / "runs" / "demo" / "digits" / "pc-lc" / "model.safetensors").exists()
+def test_attacks_are_those_of_the_paper_and_closer_ones() -> None:
+    texts = [str(attack) for attack in attacks_of("mnist", (0.1, 0.2, 0.3))]
+    assert 'pgd(eps=0.3, alpha=0.01, steps=40, stop="never")' in texts
+    assert 'bim(eps=0.2, alpha=0.02, steps=10, stop="never")' in texts
+    assert "apgd_t(eps=0.3, steps=30)" in texts
+    kinds = {text.partition("(")[0] for text in texts}
+    assert kinds == {"fgsm", "bim", "pgd", "mim", "apgd_t"}
+    for eps in (0.05, 0.2):
+        closer = [text for text in map(str, attacks_of("digits", (0.05, 0.2))) if f"eps={eps}," in text]
+        assert len(closer) == 6
+
+
+def test_budgets_have_something_to_see() -> None:
+    digits = pclc.load_dataset("digits")
+    eps, main = budgets_of(digits)
+    assert main in eps
+    assert list(eps) == sorted(eps)
+    grey = pclc.Dataset(torch.zeros(1, 1, 28, 28, dtype=torch.uint8), torch.tensor([0]), ("a",), "mnist", "train")
+    assert budgets_of(grey) == ((0.1, 0.2, 0.3), 0.2)
+    colour = pclc.Dataset(torch.zeros(1, 3, 32, 32, dtype=torch.uint8), torch.tensor([0]), ("a",), "cifar10", "train")
+    assert budgets_of(colour).main == 0.04
+
+
+@pytest.mark.parametrize("dataset", ["digits", "mnist", "cifar10"])
+def test_every_loss_is_trained_as_long(dataset: str) -> None:
+    configs = configs_of(dataset, 2, adversarial=True)
+    assert list(configs) == ["ce", "gce", "pc-lc", "adversarial"]
+    assert {(config.warm_up_epochs, config.epochs) for name, config in configs.items() if name != "adversarial"} == {
+        (2, 2)
+    }
+    assert configs["adversarial"].adversarial is not None
+    assert "adversarial" not in configs_of(dataset, None, adversarial=False)

@@ -10,6 +10,7 @@ from pclc.cli.bench import bench_app
 from pclc.cli.data import data_app
 from pclc.cli.demo import demo
 from pclc.cli.evaluate import evaluate
+from pclc.cli.report import report
 from pclc.cli.reproduce import reproduce
 from pclc.cli.train import train
 from pclc.cli.verify import verify
@@ -28,6 +29,7 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(audit)
 app.command()(verify)
+app.command()(report)
 app.command()(reproduce)
 app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")

@@ -1,0 +1,155 @@
+"""The commands that repeat a run; each is checked against what the run says before it is shown."""
+
+import shlex
+from typing import Any
+
+from pclc.evaluation import Evaluation
+from pclc.report.runs import Run
+from pclc.report.series import read_attack
+from pclc.training import (
+    ADVERSARIAL_PRESETS,
+    PRESETS,
+    TrainConfig,
+    adversarial_config,
+    adversarial_preset,
+    paper_config,
+)
+
+_WIDE = 110
+_TRAINING = (
+    "loss", "seed", "warm_up_epochs", "epochs", "batch_size", "lr", "lr_factor", "weight_decay", "margin",
+    "logit_weight", "alpha", "label_smoothing", "augmentation", "validation", "optimizer", "momentum", "schedule",
+    "warm_up_share", "ema",
+)  # fmt: skip
+_CRAFTING = (
+    "eps", "alpha", "steps", "objective", "beta", "clean_share", "kl_weight", "ramp_epochs", "margin", "logit_weight",
+)  # fmt: skip
+
+
+def commands_of(run: Run) -> list[str]:
+    """The commands that repeat a run, in order; a comment stands for what no command can repeat."""
+    found = []
+    if run.config is not None:
+        found.append(_train(run, run.config["run"]))
+    if run.evaluation is not None and run.evaluation.outcomes:
+        found += _evaluate(run, run.evaluation)
+    if run.audit is not None:
+        found.append(_audit(run, run.audit))
+    if run.inspection is not None:
+        found.append(_line(["pclc", "report", str(run.path), "--inspect", run.inspection["attack"]]))
+    return found
+
+
+def _train(run: Run, content: dict[str, Any]) -> str:
+    config, dataset, model = TrainConfig.from_dict(content["train"]), content["dataset"]["name"], content["model"]
+    options = _training_options(dataset, config) if dataset in PRESETS else None
+    if options is None or model.get("normalize") is not None:
+        return "# Training: pclc.train with the configuration in config.json; its options do not cover all of it."
+    words = ["pclc", "train", dataset, *options, "--model", model["name"], "--precision", content["precision"]]
+    device = (run.training or {}).get("device")
+    return _line([*words, *(["--device", device] if device == "cpu" else []), "--out", str(run.path)])
+
+
+def _training_options(dataset: str, config: TrainConfig) -> list[str] | None:
+    """Options that give exactly this configuration; None where there are none."""
+    recipe = config.adversarial
+    names = [name for name, preset in ADVERSARIAL_PRESETS.items() if recipe and preset.method == recipe.method]
+    for name in names or (None,):
+        crafting: dict[str, Any] = {}
+        if recipe is not None and name is not None:
+            of_pc = ("margin", "logit_weight") if recipe.method == "pc" else ()
+            keys = [key for key in _CRAFTING if key not in ("margin", "logit_weight") or key in of_pc]
+            crafting = {key: getattr(recipe, key) for key in keys if getattr(recipe, key) is not None}
+            base = adversarial_config(dataset, adversarial_preset(name, **crafting))
+        else:
+            base = paper_config(dataset)
+        changes = {key: getattr(config, key) for key in _TRAINING if getattr(config, key) != getattr(base, key)}
+        if {"epochs", "warm_up_epochs"} & changes.keys():  # the one changes the default of the other
+            changes |= {"warm_up_epochs": config.warm_up_epochs, "epochs": config.epochs}
+        if _as_the_command_does(dataset, name, crafting, changes) == config:
+            shown = {("step_size" if key == "alpha" else key): _text(value) for key, value in crafting.items()}
+            both = {**changes, "loss": config.loss, "seed": config.seed}
+            return [
+                *_options({"loss": both.pop("loss"), "seed": both.pop("seed")}),
+                *(["--adversarial", name, *_options(shown)] if name else []),
+                *_options({key: _text(value) for key, value in both.items()}),
+            ]
+    return None
+
+
+def _as_the_command_does(
+    dataset: str, name: str | None, crafting: dict[str, Any], changes: dict[str, Any]
+) -> TrainConfig | None:
+    try:
+        if name is None:
+            return paper_config(dataset, **changes)
+        return adversarial_config(dataset, adversarial_preset(name, **crafting), **changes)
+    except ValueError:
+        return None
+
+
+def _evaluate(run: Run, evaluation: Evaluation) -> list[str]:
+    lines, texts = [], []
+    for outcome in evaluation.outcomes:
+        if outcome.substitute is not None:
+            lines.append(
+                f"# {outcome.attack}: with --transfer-from, a run whose model has the hash {outcome.substitute}."
+            )
+        elif read_attack(outcome.attack) is None:
+            lines.append(f"# {outcome.attack}: a callable, which no command names.")
+        else:
+            texts.append(outcome.attack)
+    if not texts:
+        return [_one_line(line) for line in lines]
+    words = ["pclc", "evaluate", str(run.path)]
+    if any(outcome.carried for outcome in evaluation.outcomes):
+        # Only a grid of eps carries what was broken at a smaller one, and it has every attack at each.
+        first = min(outcome.eps for outcome in evaluation.outcomes if outcome.eps is not None)
+        some = [outcome.attack for outcome in evaluation.outcomes if outcome.eps in (first, None)]
+        words += [word for text in some if text in texts for word in ("--attack", text)]
+        radii = sorted({outcome.eps for outcome in evaluation.outcomes if outcome.eps is not None})
+        words += [word for eps in radii for word in ("--eps", repr(eps))]
+    else:
+        words += [word for text in texts for word in ("--attack", text)]
+    about, (dataset, _, split) = evaluation.conditions, evaluation.conditions.data.partition(", ")
+    words += ["--dataset", dataset, *(["--split", split] if split else []), "--examples", str(evaluation.n)]
+    words += ["--seed", str(evaluation.outcomes[0].seed), *(["--eight-bit"] if about.eight_bit else [])]
+    words += ["--precision", about.precision, *(["--device", "cpu"] if about.device == "cpu" else [])]
+    return [*(_one_line(line) for line in lines), _line(words)]
+
+
+def _audit(run: Run, audit: dict[str, Any]) -> str:
+    about, stated = audit["conditions"], audit["stated_claim"]
+    words = ["pclc", "audit", str(run.path), "--norm", about["norm"], "--eps", repr(about["eps"])]
+    words += [f"--{about['mode']}"] if about["mode"] != "standard" else []
+    words += ["--examples", str(about["given"]), "--seed", str(about["seed"])]
+    words += ["--device", "cpu"] if about["device"] == "cpu" else []
+    return _line([*words, *(["--claim", repr(stated)] if stated is not None else [])])
+
+
+def _options(values: dict[str, Any]) -> list[str]:
+    return [word for key, value in values.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+
+
+def _line(words: list[str]) -> str:
+    """A command with each option on a line of its own where it is long; a shell reads it as one."""
+    command = shlex.join(words)
+    if len(command) <= _WIDE:
+        return command
+    first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    lines, rest = [shlex.join(words[:first])], words[first:]
+    for word in rest:
+        if word.startswith("--") and (word in ("--attack", "--out") or len(lines[-1]) + len(word) > _WIDE - 20):
+            lines.append(f"  {word}")
+        else:
+            lines[-1] += f" {shlex.quote(word)}"
+    return " \\\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    """A comment stays one, whatever names are in it."""
+    return " ".join(text.split())

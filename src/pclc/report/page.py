@@ -1,0 +1,137 @@
+"""The page: sections put into templates, with style and script inside, so that one file is all of it."""
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from pclc.analysis.extra import report_extra
+from pclc.files import write_atomically
+from pclc.report import sections
+from pclc.report.commands import commands_of
+from pclc.report.runs import Run
+from pclc.report.sections import Budget
+from pclc.report.series import headline_budget
+from pclc.version import __version__
+
+
+def write_report(
+    runs: Sequence[Run],
+    path: Path | str,
+    *,
+    title: str = "Robustness report",
+    budget: Budget | None = None,
+    command: str | None = None,
+) -> Path:
+    """Write the page, whole or not at all (see :func:`render_report`)."""
+    path = Path(path)
+    content = render_report(runs, title=title, budget=budget, command=command or _command(runs, path)).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content)
+    return path
+
+
+def render_report(
+    runs: Sequence[Run],
+    *,
+    title: str = "Robustness report",
+    budget: Budget | None = None,
+    command: str | None = None,
+) -> str:
+    """One page of HTML about runs that needs nothing else; the same files give the same page.
+
+    Args:
+        runs: as `load_runs` reads them.
+        title: of the page.
+        budget: (norm, eps) that the summary is about; None: that of the audits, or else the middle one.
+        command: what makes the page again; None leaves it out.
+    """
+    with report_extra("a report"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
+    if not runs:
+        raise ValueError("Expected at least one run, but got none.")
+    environment = Environment(
+        loader=PackageLoader("pclc.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    style, script = (_template(name) for name in ("style.css", "script.js"))
+    inspections = sections.inspections(runs)
+    content = {
+        "summary": sections.summary(runs, budget or _budget(runs)),
+        "accuracy": sections.accuracy(runs),
+        "published": sections.published(runs),
+        "audits": sections.audits(runs),
+        "not_audited": ", ".join(run.name for run in runs if run.audit is None),
+        "inspections": inspections,
+        "missing_inspection": ", ".join(run.name for run in runs if run.inspection is None),
+        "ranks_legend": sections.ranks_legend(),
+        "training": sections.training(runs),
+        "conditions": sections.conditions(runs),
+    }
+    commands = [(run.name, "\n".join(commands_of(run))) for run in runs]
+    named = {
+        "summary": "Summary",
+        "accuracy": "Accuracy",
+        "published": "Beside the paper",
+        "audit": "Audit",
+        "examples": "Images",
+        "confusion": "Confusion",
+        "tsne": "t-SNE",
+        "training": "Training",
+        "conditions": "Conditions",
+        "repeat": "Repeat it",
+    }
+    there = {
+        "accuracy": content["accuracy"],
+        "published": content["published"],
+        "examples": inspections,
+        "confusion": inspections,
+        "tsne": any(item["plane"] for item in inspections),
+        "training": content["training"],
+    }
+    return environment.get_template("page.html").render(
+        **content,
+        title=title,
+        version=__version__,
+        lead=_lead(runs),
+        sections=[(key, name) for key, name in named.items() if there.get(key, True)],
+        commands=[*((name, text) for name, text in commands if text), *([("This page", command)] if command else [])],
+        results=sections.results(runs),
+        style=Markup(style),
+        script=Markup(script),
+        policy=_policy(script),
+    )
+
+
+def _template(name: str) -> str:
+    return (files("pclc.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _policy(script: str) -> str:
+    """Nothing may be loaded, and no script may run but our own, whatever a name in a result file holds."""
+    own = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{own}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _budget(runs: Sequence[Run]) -> Budget | None:
+    audited = {(run.audit["conditions"]["norm"], run.audit["conditions"]["eps"]) for run in runs if run.audit}
+    if len(audited) == 1:
+        return audited.pop()
+    return headline_budget([run.evaluation for run in runs if run.evaluation is not None])
+
+
+def _lead(runs: Sequence[Run]) -> str:
+    data = ", ".join(dict.fromkeys(run.dataset for run in runs if run.dataset))
+    count = "One run" if len(runs) == 1 else f"{len(runs)} runs"
+    attacks = sum(len(run.evaluation.outcomes) for run in runs if run.evaluation)
+    audits = sum(run.audit is not None for run in runs)
+    return f"{count}{f' on {data}' if data else ''}: {attacks} attacks, {audits} audits."
+
+
+def _command(runs: Sequence[Run], path: Path) -> str:
+    return shlex.join(["pclc", "report", *(str(run.path) for run in runs), "--out", str(path)])

@@ -1,0 +1,124 @@
+"""What a report is made of: the result files of run directories, and nothing else."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pclc.analysis.inspection import load_inspection
+from pclc.evaluation import Evaluation, load_evaluation
+from pclc.evaluation.audit.document import FILE as AUDIT
+from pclc.evaluation.audit.document import FORMAT, VERSION
+from pclc.training import RunDirectory
+
+_FILES = ("config.json", "evaluation.json", AUDIT, "inspection.json")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run directory, read; what it does not hold is None.
+
+    Attributes:
+        name: of the folder, with as many of its parents as it takes to tell it from the others.
+        path: as it was given.
+        config: the whole of `config.json`.
+        metrics: an entry for each epoch.
+        training: `training.json`.
+        evaluation: `evaluation.json`.
+        audit: `audit.json`.
+        inspection: `inspection.json`.
+    """
+
+    name: str
+    path: Path
+    config: dict[str, Any] | None = None
+    metrics: tuple[dict[str, Any], ...] = ()
+    training: dict[str, Any] | None = None
+    evaluation: Evaluation | None = None
+    audit: dict[str, Any] | None = None
+    inspection: dict[str, Any] | None = None
+
+    @property
+    def dataset(self) -> str | None:
+        """Name of the data set that it was trained on, or else of the one that it was measured on."""
+        if self.config is not None:
+            return str(self.config["run"]["dataset"]["name"])
+        return None if self.evaluation is None else self.evaluation.conditions.data.partition(",")[0]
+
+
+def load_runs(paths: Iterable[Path | str]) -> list[Run]:
+    """Read run directories; a folder that holds no result but run directories stands for all of these.
+
+    Example:
+        >>> load_runs(["no/such/folder"])
+        Traceback (most recent call last):
+        ...
+        FileNotFoundError: Expected a run directory, but there is no folder no/such/folder.
+    """
+    folders = [folder for path in paths for folder in _run_folders(Path(path))]
+    different = list(dict.fromkeys(folder.resolve() for folder in folders))
+    if len(different) < len(folders):
+        raise ValueError("Expected every run directory once, but one was given twice.")
+    if not folders:
+        raise ValueError("Expected at least one run directory, but got none.")
+    names = _names(different)
+    return [replace(_read(folder), name=name) for folder, name in zip(folders, names, strict=True)]
+
+
+def _run_folders(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise FileNotFoundError(f"Expected a run directory, but there is no folder {path}.")
+    if _is_run(path):
+        return [path]
+    inside = sorted(folder for folder in path.iterdir() if folder.is_dir() and _is_run(folder))
+    if not inside:
+        raise FileNotFoundError(
+            f"Expected {path} to hold one of {', '.join(_FILES)}, or run directories that do, but it does not."
+        )
+    return inside
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).is_file() for name in _FILES)
+
+
+def _read(path: Path) -> Run:
+    run = Run(path.name, path)
+    if (path / "config.json").is_file():
+        directory = RunDirectory(path)
+        run = replace(
+            run,
+            config=_json(path / "config.json"),
+            metrics=tuple(directory.metrics),
+            training=directory.result if directory.finished else None,
+        )
+    if (path / "evaluation.json").is_file():
+        run = replace(run, evaluation=load_evaluation(path))
+    if (path / AUDIT).is_file():
+        audit = _json(path / AUDIT)
+        if (audit.get("format"), audit.get("version")) != (FORMAT, VERSION):
+            raise ValueError(
+                f"Expected {path / AUDIT} to hold an audit ({FORMAT}, version {VERSION}), but it does not."
+            )
+        run = replace(run, audit=audit)
+    if (path / "inspection.json").is_file():
+        run = replace(run, inspection=load_inspection(path))
+    return run
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"Expected {path} to be JSON, but it cannot be read: {error}.") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that differ."""
+    for depth in range(1, max(len(folder.parts) for folder in folders) + 1):
+        names = ["/".join(folder.parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in folders]

@@ -1,0 +1,545 @@
+"""The sections of the page as data: what the templates show, computed from the runs alone."""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from pclc.analysis.ranks import RANKS
+from pclc.attacks.types import Norm
+from pclc.evaluation import Accuracy
+from pclc.report.charts import Dot, Line, line_chart, range_chart, scatter, swatch
+from pclc.report.png import data_uri
+from pclc.report.published import beside_published
+from pclc.report.runs import Run
+from pclc.report.series import WORST, Series, accuracy_of, plain_pgd, series_of
+from pclc.report.table import NONE, Cell, Table, interval, number, percent, table
+
+Budget = tuple[Norm, float]
+
+_ORDER = {"refuted": "bad", "cannot judge": "open", "not refuted": "good", "not audited": "none"}
+_MOST_EPOCHS = 30  # rows of a run in the table behind the training curves
+_TOP = 3  # classes whose probabilities are shown
+
+
+def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
+    """Verdicts first, then what plain PGD leaves beside the worst case, at one budget."""
+    rows: list[list[Cell | str]] = []
+    bars = []
+    for run in runs:
+        clean = pgd = worst = None
+        if run.evaluation is not None:
+            clean = accuracy_of(run.evaluation.clean)
+            if budget is not None and budget in run.evaluation.budgets:
+                outcome, worst = plain_pgd(run.evaluation, *budget), accuracy_of(run.evaluation.survivors(*budget))
+                pgd = None if outcome is None else accuracy_of(outcome.robust)
+        lost = None if pgd is None or worst is None else pgd.value - worst.value
+        rows.append(
+            [
+                run.name,
+                percent(clean),
+                percent(pgd),
+                percent(worst),
+                interval(worst),
+                percent(lost),
+                number(worst.n if worst else None),
+                _verdict_cell(run),
+            ]
+        )
+        if worst is not None:
+            left = Dot(100 * worst.value, 0, f"worst case {worst}", 100 * worst.low, 100 * worst.high)
+            bars.append((run.name, [*([Dot(100 * pgd.value, 0, f"plain PGD {pgd}")] if pgd else []), left]))
+    where = f"{budget[0]} eps {budget[1]:.4g}" if budget else "no budget"
+    columns = ("run", "clean", "plain PGD", "worst case", "95 % interval", "lost", "images", "audit")
+    label = f"Accuracy at {where}: plain PGD and the worst case of every run. The table beside it has the numbers."
+    worst_first = sorted(runs, key=lambda run: list(_ORDER).index(_verdict_cell(run).text))
+    return {
+        "headline": _headline(runs),
+        "verdicts": [_verdict(run, budget) for run in worst_first],
+        "chart": range_chart(bars, label, "accuracy in %") if bars else None,
+        "chart_title": f"Accuracy at {where}",
+        "table": table(f"Accuracy in % at {where}", columns, rows),
+        "how_to_read": (
+            "Plain PGD is PGD on cross-entropy, the figure that papers report. The worst case is the share of images "
+            "that stand against every attack of the evaluation; an audit makes attacks of its own. What is really left "
+            "is at most the smaller of both. Lost: plain PGD minus the worst case."
+        ),
+    }
+
+
+def accuracy(runs: Sequence[Run]) -> dict[str, Any] | None:
+    """Accuracy over eps, a panel for each run or for each attack, and every figure in a table."""
+    measured = [(run, series_of(run.evaluation)) for run in runs if run.evaluation is not None]
+    if not measured:
+        return None
+    groups = []
+    for norm in dict.fromkeys(line.norm for _, lines in measured for line in lines):
+        of_norm = [(run.name, [line for line in lines if line.norm == norm]) for run, lines in measured]
+        groups.append({"norm": norm, "views": [_by_run(of_norm, norm), _by_attack(of_norm, norm)]})
+    notes = [(run.name, run.evaluation.notes) for run, _ in measured if run.evaluation and run.evaluation.notes]
+    return {"groups": groups, "table": _every_figure(measured), "notes": notes}
+
+
+def published(runs: Sequence[Run]) -> Table | None:
+    """The paper's figures beside ours, where there are any."""
+    rows = [
+        [
+            run.name,
+            beside.figure.table,
+            beside.figure.row,
+            beside.attack,
+            number(beside.figure.value),
+            percent(beside.ours.value),
+            interval(beside.ours),
+            Cell(
+                f"{100 * beside.ours.value - beside.figure.value:+.1f}", 100 * beside.ours.value - beside.figure.value
+            ),
+            "as the paper's protocol is here" if beside.same_training else "other settings",
+            " ".join(remark.text for remark in beside.figure.remarks) or NONE,
+        ]
+        for run in runs
+        for beside in beside_published(run)
+    ]
+    columns = ("run", "table", "row", "attack", "paper", "here", "95 % interval", "difference", "training", "remarks")
+    return table("Accuracy in %, the paper's and ours", columns, rows) if rows else None
+
+
+def audits(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Each verdict with its figures and the evidence of every check."""
+    return [_audit(run.name, run.audit) for run in runs if run.audit is not None]
+
+
+def inspections(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Images, confusions, ranks and t-SNE of each run that has them."""
+    return [_inspection(run.name, run.inspection) for run in runs if run.inspection is not None]
+
+
+def ranks_legend() -> list[dict[str, Any]]:
+    """What the lines of all charts of ranks are."""
+    return [{"key": i, "label": f"rank {rank}", "swatch": swatch(i)} for i, rank in enumerate(RANKS)]
+
+
+def training(runs: Sequence[Run]) -> dict[str, Any] | None:
+    """Accuracy and loss over epochs."""
+    trained = [run for run in runs if run.metrics]
+    if not trained:
+        return None
+    panels = []
+    for key, title, scale in (("accuracy", "Accuracy in %", 100), ("loss", "Loss", 1)):
+        lines = [
+            Line(
+                i,
+                run.name,
+                tuple(
+                    Dot(entry["epoch"], scale * entry[key], f"{scale * entry[key]:.4g} ({entry['criterion']})")
+                    for entry in run.metrics
+                ),
+                marked=False,
+            )
+            for i, run in enumerate(trained)
+        ]
+        label = f"{title} on the training images over epochs. The table below has the numbers."
+        span = (0.0, 100.0) if key == "accuracy" else None
+        panels.append({"title": title, "chart": line_chart(lines, label, "epoch", title.lower(), span)})
+    rows = [
+        [
+            run.name,
+            number(entry["epoch"]),
+            entry["criterion"],
+            number(entry["lr"]),
+            number(entry["loss"], 4),
+            percent(entry["accuracy"]),
+        ]
+        for run in trained
+        for entry in _thinned(run.metrics)
+    ]
+    caption = f"Training, at most {_MOST_EPOCHS} epochs of a run"
+    return {
+        "legend": [{"key": i, "label": run.name, "swatch": swatch(i)} for i, run in enumerate(trained)],
+        "panels": panels,
+        "table": table(caption, ("run", "epoch", "loss name", "learning rate", "loss", "accuracy %"), rows),
+    }
+
+
+def conditions(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the figures hold for: versions, devices, hashes, configurations."""
+    columns = [_conditions_of(run) for run in runs]
+    rows = [[key, *(column[key] for column in columns)] for key in columns[0]]
+    shown = [(run.name, json.dumps(run.config, indent=1)) for run in runs if run.config is not None]
+    names = ("condition", *(run.name for run in runs))
+    return {"table": table("Conditions of every run", names, rows, sortable=False), "configurations": shown}
+
+
+def results(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The figures of the page for programs that read it."""
+    return [
+        {
+            "name": run.name,
+            "verdict": run.audit["verdict"] if run.audit else None,
+            "clean": _plain(accuracy_of(run.evaluation.clean)),
+            "attacks": [
+                {
+                    "attack": outcome.attack,
+                    "norm": outcome.norm,
+                    "eps": outcome.eps,
+                    **_plain(accuracy_of(outcome.robust)),
+                }
+                for outcome in run.evaluation.outcomes
+            ],
+            "worst_case": [
+                {"norm": norm, "eps": eps, **_plain(accuracy_of(run.evaluation.survivors(norm, eps)))}
+                for norm, eps in run.evaluation.budgets
+            ],
+        }
+        for run in runs
+        if run.evaluation is not None
+    ]
+
+
+def _conditions_of(run: Run) -> dict[str, str]:
+    config, about = run.config or {}, run.evaluation.conditions if run.evaluation else None
+    versions = config.get("versions") or (about.versions if about else {})
+    training = run.training or {}
+    return {
+        "folder": str(run.path),
+        "network": config["run"]["model"]["name"] if config else NONE,
+        "data": about.data if about else run.dataset or NONE,
+        "trained on": training.get("device") or NONE,
+        "seconds of training": f"{training['seconds']:.1f}" if training else NONE,
+        "attacked on": f"{about.device}, {about.precision}" if about else NONE,
+        "seconds of attacks": f"{sum(o.seconds for o in run.evaluation.outcomes):.1f}" if run.evaluation else NONE,
+        "8-bit images": ("yes" if about.eight_bit else "no") if about else NONE,
+        **{f"version of {name}": versions.get(name, NONE) for name in ("pclc", "torch", "python")},
+        "hash of the training": config.get("hash", NONE),
+        "hash of the evaluation": about.config_hash if about else NONE,
+        "hash of the model": (about.model_hash if about else None) or NONE,
+        "hash of the data": about.data_hash if about else NONE,
+    }
+
+
+def _headline(runs: Sequence[Run]) -> str:
+    """What holds up and what does not, by name."""
+    named = {verdict: [run.name for run in runs if _verdict_cell(run).text == verdict] for verdict in _ORDER}
+    words = {
+        "refuted": ("does", "do", "not hold up"),
+        "cannot judge": ("was", "were", "looked at, but could not be judged"),
+        "not refuted": ("was", "were", "not refuted, which is no proof"),
+        "not audited": ("was", "were", "not audited"),
+    }
+    sentences = []
+    for verdict, names in named.items():
+        one, several, rest = words[verdict]
+        if names:
+            figure, verb = ("figure", one) if len(names) == 1 else ("figures", several)
+            sentences.append(f"The {figure} of {_and(names)} {verb} {rest}.")
+    return " ".join(sentences)
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _verdict_cell(run: Run) -> Cell:
+    verdict = run.audit["verdict"] if run.audit else "not audited"
+    return Cell(verdict, kind=_ORDER[verdict])
+
+
+def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
+    """The chip and the sentence of a run."""
+    cell = _verdict_cell(run)
+    if run.audit is not None:
+        left, about = _share(run.audit["robust_accuracy"]), run.audit["conditions"]
+        sentence = (
+            f"Claimed at {about['norm']} eps {about['eps']:.4g}: {_claimed(run.audit)}. Left in the worst case of the "
+            f"audit: {left}. {run.audit['reason']}"
+        )
+    elif run.evaluation is None:
+        sentence = "Trained, but not attacked yet."
+    elif budget is None or budget not in run.evaluation.budgets:
+        sentence = f"{accuracy_of(run.evaluation.clean)} on clean images; no attack at the budget of this summary."
+    else:
+        pgd, worst = plain_pgd(run.evaluation, *budget), accuracy_of(run.evaluation.survivors(*budget))
+        claimed = f"Plain PGD leaves {accuracy_of(pgd.robust)}. " if pgd else ""
+        count = sum(1 for o in run.evaluation.outcomes if o.norm == budget[0] and (o.eps or 0) <= budget[1])
+        sentence = f"{claimed}The worst case over {count} attacks up to {budget[0]} eps {budget[1]:.4g} is {worst}."
+    return {"name": run.name, "verdict": cell.text, "kind": cell.kind, "sentence": sentence}
+
+
+def _by_run(measured: Sequence[tuple[str, list[Series]]], norm: str) -> dict[str, Any]:
+    labels = _attack_labels(measured)
+    panels = []
+    for name, lines in measured:
+        drawn = [
+            _drawn(line, line.label, labels.index(line.label), line.label == WORST, line.label == WORST)
+            for line in lines
+        ]
+        if drawn:
+            panels.append({"title": name, "chart": _accuracy_chart(drawn, f"{name}: every attack", norm)})
+    entries = [{"key": i, "label": label, "swatch": swatch(i, label == WORST)} for i, label in enumerate(labels)]
+    return {"kind": "run", "legend_title": "Attacks", "legend": entries, "panels": panels}
+
+
+def _by_attack(measured: Sequence[tuple[str, list[Series]]], norm: str) -> dict[str, Any]:
+    labels = _attack_labels(measured)
+    panels = []
+    for label in [WORST, *(label for label in labels if label != WORST)]:
+        drawn = [
+            _drawn(line, name, i, False, label == WORST)
+            for i, (name, lines) in enumerate(measured)
+            for line in lines
+            if line.label == label
+        ]
+        panels.append({"title": label, "chart": _accuracy_chart(drawn, f"{label}: every run", norm)})
+    entries = [{"key": i, "label": name, "swatch": swatch(i)} for i, (name, _) in enumerate(measured)]
+    return {"kind": "attack", "legend_title": "Runs", "legend": entries, "panels": panels}
+
+
+def _attack_labels(measured: Sequence[tuple[str, list[Series]]]) -> list[str]:
+    """Every attack once, the worst case last."""
+    labels = dict.fromkeys(line.label for _, lines in measured for line in lines if line.label != WORST)
+    return [*labels, WORST]
+
+
+def _drawn(line: Series, name: str, key: int, main: bool, banded: bool) -> Line:
+    dots = tuple(
+        Dot(
+            point.eps,
+            100 * point.accuracy.value,
+            str(point.accuracy),
+            100 * point.accuracy.low if banded else None,
+            100 * point.accuracy.high if banded else None,
+        )
+        for point in line.points
+    )
+    return Line(key, name, dots, main)
+
+
+def _accuracy_chart(lines: list[Line], what: str, norm: str) -> Markup:
+    label = f"Accuracy in % against eps ({norm}), {what}. The table below has the numbers."
+    return line_chart(lines, label, f"eps ({norm})", "accuracy in %", (0.0, 100.0))
+
+
+def _every_figure(measured: Sequence[tuple[Run, list[Series]]]) -> Table:
+    rows: list[list[Cell | str]] = []
+    for run, lines in measured:
+        found = run.evaluation
+        assert found is not None
+        rows.append(
+            [run.name, "clean", Cell(NONE), Cell("0", 0.0), *_figures(accuracy_of(found.clean)), *[Cell(NONE)] * 4]
+        )
+        for outcome in found.outcomes:
+            sizes, forwards = outcome.perturbations, outcome.forwards
+            rows.append(
+                [
+                    run.name,
+                    outcome.attack,
+                    outcome.norm or NONE,
+                    number(outcome.eps, 4),
+                    *_figures(accuracy_of(outcome.robust)),
+                    number(sizes.mean_linf),
+                    number(sizes.mean_l2),
+                    number(None if forwards is None else forwards / found.n, 4),
+                    percent(outcome.zero_gradient_share),
+                ]
+            )
+        for line in lines:
+            if line.label == WORST:
+                rows += [
+                    [run.name, WORST, line.norm, number(point.eps, 4), *_figures(point.accuracy), *[Cell(NONE)] * 4]
+                    for point in line.points[1:]
+                ]
+    columns = (
+        "run", "attack", "norm", "eps", "accuracy %", "95 % interval", "images", "mean Linf", "mean L2",
+        "forward passes", "zero gradients %",
+    )  # fmt: skip
+    caption = "Every figure; sizes are of perturbations that turned an image, passes are of an image"
+    return table(caption, columns, rows)
+
+
+def _figures(accuracy: Accuracy) -> tuple[Cell, Cell, Cell]:
+    return percent(accuracy.value), interval(accuracy), number(accuracy.n)
+
+
+def _audit(name: str, audit: dict[str, Any]) -> dict[str, Any]:
+    about, over = audit["conditions"], audit["overstatement"]
+    bound = f"at least {100 * over['bound']:.1f} % at {over['confidence']:.0%} confidence"
+    overstated = "nothing is claimed" if over["value"] is None else f"{100 * over['value']:.1f} % of the claim, {bound}"
+    facts = [
+        ("claimed" if audit["stated_claim"] is None else "claimed (stated)", _claimed(audit)),
+        ("left in the worst case", _share(audit["robust_accuracy"])),
+        ("clean", _share(audit["clean"])),
+        ("overstated by", overstated),
+        ("threat model", f"{about['norm']}, eps {about['eps']:.6g}"),
+        ("examples", f"{audit['clean']['n']} of {about['given']} given, {about['data']}"),
+        ("mode", about["mode"] + (" and the next one" if about["escalated"] else "") + f", seed {about['seed']}"),
+        ("witnesses", str(audit["witnesses"]["count"])),
+        ("took", f"{audit['seconds']:.1f} s on {about['device']}"),
+    ]
+    order = {"fired": 0, "silent": 1, "not applicable": 2}
+    checks = sorted(audit["checks"], key=lambda check: order[check["state"]])
+    return {
+        "name": name,
+        "verdict": audit["verdict"],
+        "kind": _ORDER[audit["verdict"]],
+        "reason": audit["reason"],
+        "facts": facts,
+        "fired": [f"{c['name']}: {c['measured']}. Next: {c['next_step']}." for c in checks if c["state"] == "fired"],
+        "checks": table(
+            f"Checks of {name}",
+            ("check", "state", "measured", "fires when", "evidence of", "then try", "source"),
+            [
+                [c["name"], c["state"], c["measured"], c["threshold"], c["kind"], c["next_step"], c["source"]]
+                for c in checks
+            ],
+        ),
+        "attacks": table(
+            f"Attacks in the audit of {name}",
+            tuple(key.replace("_", " ") for key in audit["attacks"][0]) if audit["attacks"] else ("attack",),
+            [[_anything(value) for value in step.values()] for step in audit["attacks"]],
+        ),
+        "gradients": table(
+            f"Gradients along the path of plain PGD on {name}",
+            ("objective", "vanished %", "usable"),
+            [[g["objective"], percent(g["vanished"]), "yes" if g["usable"] else "no"] for g in audit["gradients"]],
+        ),
+    }
+
+
+def _claimed(audit: dict[str, Any]) -> str:
+    stated = audit["stated_claim"]
+    return _share(audit["claimed"]) if stated is None else f"{100 * stated:.1f} %"
+
+
+def _share(share: dict[str, Any]) -> str:
+    return f"{100 * share['value']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f})"
+
+
+def _anything(value: Any) -> Cell:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return Cell(NONE if value is None else str(value))
+    return number(value, 4)
+
+
+def _inspection(name: str, found: dict[str, Any]) -> dict[str, Any]:
+    classes, eps = found["classes"], found["eps"]
+    budget = "" if eps is None else f" at {found['norm']} eps {eps:.4g}"
+    plane = found["embedding"]
+    return {
+        "name": name,
+        "sentence": (
+            f"{found['turned']:,} of {found['n']:,} images of {found['conditions']['data']} were right and are turned "
+            f"by {found['attack']}{budget}."
+        ),
+        "examples": [_example(example, classes, found["shape"], found["norm"]) for example in found["examples"]],
+        "confusion": _confusion(name, found["confusion"][-1], classes),
+        "gaps": _gaps(name, found["gaps"]),
+        **_ranks(name, found["ranks"]),
+        **({"plane": None} if plane is None else _plane(name, plane, classes)),
+    }
+
+
+def _example(example: dict[str, Any], classes: list[str], shape: list[int], norm: str | None) -> dict[str, Any]:
+    images = {key: data_uri(base64.b64decode(example[key]), *shape) for key in ("clean", "adversarial", "perturbation")}
+    # In the picture the largest change is half of the range.
+    factor = 0.5 / example["linf"] if example["linf"] else 1.0
+    size = f"L2 {example['l2']:.3g}" if norm == "L2" else f"Linf {example['linf']:.3g}"
+    label = example["label"]
+    bars = {key: _bars(example[key], classes, label) for key in ("before", "after")}
+    return {
+        "index": example["index"],
+        "label": classes[label],
+        "factor": f"{factor:.3g}",
+        "size": size,
+        **images,
+        **bars,
+    }
+
+
+def _bars(probabilities: list[float], classes: list[str], label: int) -> list[dict[str, Any]]:
+    """The most probable classes, and the true one in any case."""
+    order = sorted(range(len(classes)), key=lambda k: -probabilities[k])[:_TOP]
+    if label not in order:
+        order[-1] = label
+    return [
+        {
+            "name": classes[k],
+            "percent": f"{100 * probabilities[k]:.2f}",
+            "text": f"{100 * probabilities[k]:.1f} %",
+            "true": k == label,
+        }
+        for k in order
+    ]
+
+
+def _confusion(name: str, found: dict[str, Any], classes: list[str]) -> Table:
+    rows = []
+    for true, counts in zip(classes, found["counts"], strict=True):
+        total = sum(counts) or 1
+        rows.append([Cell(true), *(Cell(f"{c:,}", float(c), kind=f"{100 * c / total:.0f}") for c in counts)])
+    return Table(
+        f"Confusion of {name} under {found['name']}", ("true", *classes), tuple(map(tuple, rows)), sortable=False
+    )
+
+
+def _gaps(name: str, gaps: list[dict[str, Any]]) -> Table:
+    rows = [[gap["name"], number(gap["mean"]), number(gap["standard_error"]), percent(gap["correct"])] for gap in gaps]
+    columns = ("images", "mean gap", "standard error", "right %")
+    return table(f"Probability gap of {name}: true class minus the most probable false one", columns, rows)
+
+
+def _ranks(name: str, found: dict[str, Any] | None) -> dict[str, Any]:
+    if found is None:
+        return {"ranks": None}
+    grid = list(zip(found["eps"], found["new"], found["counts"], strict=True))
+    lines = []
+    for i, rank in enumerate(RANKS):
+        dots = [
+            Dot(eps, 100 * counts[i] / new, f"{100 * counts[i] / new:.1f} % of {new}")
+            for eps, new, counts in grid
+            if new
+        ]
+        if dots:
+            lines.append(Line(i, f"rank {rank}", tuple(dots)))
+    title = f"Ranks of new misclassifications, {found['attack']}"
+    rows = [
+        [number(eps, 4), number(new), *(percent(count / new if new else None) for count in counts)]
+        for eps, new, counts in grid
+    ]
+    caption = f"Ranks of {name} in % of new misclassifications under {found['attack']}"
+    label = f"{title}, {name}. The table below has the numbers."
+    return {
+        "ranks": table(caption, ("eps", "new", *(f"rank {rank}" for rank in RANKS)), rows),
+        "ranks_title": title,
+        "ranks_chart": line_chart(lines, label, "eps", "share in %", (0.0, 100.0)),
+    }
+
+
+def _plane(name: str, plane: dict[str, Any], classes: list[str]) -> dict[str, Any]:
+    labels, attacks = plane["labels"], plane["successful_attack"]
+    label = f"t-SNE of {name}: clean images and successful attacks by class. The table below counts them."
+    rows: list[list[Cell | str]] = [
+        [
+            class_name,
+            number(sum(1 for own, attack in zip(labels, attacks, strict=True) if own == k and not attack)),
+            number(sum(1 for own, attack in zip(labels, attacks, strict=True) if own == k and attack)),
+        ]
+        for k, class_name in enumerate(classes)
+    ]
+    return {
+        "plane": scatter(plane["points"], labels, attacks, classes, label),
+        "overlap": f"{plane['overlap']:.1f} % of the clean images have mostly neighbours of other classes.",
+        "plane_table": table(f"Points of {name}", ("class", "clean images", "successful attacks"), rows),
+    }
+
+
+def _thinned(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every k-th epoch, and the last one."""
+    step = -(-len(metrics) // _MOST_EPOCHS)
+    chosen = list(metrics[step - 1 :: step])
+    return chosen if chosen and chosen[-1] is metrics[-1] else [*chosen, metrics[-1]]
+
+
+def _plain(accuracy: Accuracy) -> dict[str, float]:
+    return {"accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high, "n": accuracy.n}
