@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint peers clean
+.PHONY: help demo test lint docs zoo peers clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-demo: $(INSTALLED) ## train with cross-entropy and with PC-LC on scikit-learn's digits and compare
+demo: $(INSTALLED) ## train, attack and audit on scikit-learn's digits, and write runs/demo/report.html
 	$(BIN)/pclc demo
 
 test: $(INSTALLED) ## run the tests
@@ -22,11 +22,18 @@ lint: $(INSTALLED) ## check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(INSTALLED) ## build the site into docs/_build/html; warnings are errors
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -d docs/_build/doctrees docs docs/_build/html
+	@echo docs/_build/html/index.html
+
+zoo: $(INSTALLED) ## audit models whose robustness is known, and write down how often the verdict is wrong
+	OMP_NUM_THREADS=1 $(BIN)/pclc bench zoo --save results/zoo.json --page docs/audit.md
+
 peers: $(INSTALLED) ## install the libraries that the benchmarks compare with
 	$(BIN)/python -m pip install --no-deps -r peers.txt
 
 clean: ## remove the environment and everything generated
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # The file is written last, so an interrupted install is done again.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -46,6 +46,7 @@ def test_a_mistake_ends_in_a_sentence(tmp_path: Path) -> None:
         (("train", "digitz"), "digits"),
         (("train", "digits", "--loss", "hinge"), "Expected `loss` to be one of"),
         (("train", "digits", "--epochs", "0"), "Expected `epochs`"),
+        (("audit", "nowhere"), "Expected a run directory of pclc train, such as runs/x, but got 'nowhere'"),
         (("bench", "loss", "--shape", "10"), "Expected --shape as N x K"),
         (("bench", "loss", "--dtype", "fp8"), "Expected --dtype to be one of fp32, bf16"),
     ]:
@@ -105,8 +106,13 @@ def test_bench_attack(tmp_path: Path) -> None:
     never, success = rows[:2]
     assert [row["variant"] for row in rows[:2]] == ['pclc, stop="never"', 'pclc, stop="success"']
     assert success["accuracy %"] <= never["accuracy %"] < 90
-    refused = pclc(*arguments, "--attack", "fgsm(eps=0.1)", code=2)
-    assert "Expected --attack to be a PGD attack" in refused.stderr
+    saved = tmp_path / "saved.json"
+    alone = pclc(*arguments, "--attack", "fgsm(eps=0.1)", "--save", saved)  # which no peer is timed with
+    assert 'pclc, stop="success": run 2' in alone.stderr
+    rows = json.loads(saved.read_text())["rows"]
+    assert [(row["variant"], row["runs"], row["times the fastest peer"]) for row in rows] == [
+        ('pclc, stop="success"', 2, None)
+    ]
 
 
 def test_bench_train_adversarial() -> None:

@@ -33,9 +33,9 @@ def _typed(arguments: list[str]) -> str:
     kept = iter(arguments)
     words = ["pclc"]
     for word in kept:
-        if word in ("--save", "--root"):
+        if word in ("--save", "--root", "--page"):
             next(kept, None)
-        elif word != "--json" and not word.startswith(("--save=", "--root=")):
+        elif word != "--json" and not word.startswith(("--save=", "--root=", "--page=")):
             words.append(word)
     return shlex.join(words)
 
@@ -317,13 +317,18 @@ def zoo(
 
     Example: `pclc bench zoo --save results/zoo.json --page docs/audit.md`
     """
+    from pclc.bench.result import BenchResult
     from pclc.bench.zoo import bench_zoo
     from pclc.bench.zoo_page import error_rates, write_section
 
-    def report(row: dict[str, Any]) -> None:
+    def report(result: BenchResult) -> None:
+        if save:  # an hour of audits is not lost to an interruption
+            result.save(save)
+        row = result.rows[-1]
         typer.echo(f"{row['model']}: the claim is {row['the claim is']}, {row['verdict']}", err=True)
 
     result = bench_zoo(mode, seeds, workers, families or (), report)  # type: ignore[arg-type]
+    result = replace(result, command=_typed(sys.argv[1:]))
     _finish(result, as_json, save)
     if not as_json:
         print_table(error_rates(result.rows))
@@ -336,7 +341,10 @@ def page(
     results: Annotated[Path, typer.Option(help="Folder with the saved results.")] = Path("results/bench"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/performance.md"),
 ) -> None:
-    """Write the page of measured figures from saved results."""
+    """Write the page of measured figures from saved results.
+
+    Example: `pclc bench page --results results/bench --out docs/performance.md`
+    """
     from pclc.bench.page import write_page
 
     typer.echo(f"{out}: {write_page(results, out)} results")

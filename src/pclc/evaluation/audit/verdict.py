@@ -88,9 +88,9 @@ def overstatement(claimed: Tensor | float, worst: Tensor, alpha: float) -> Overs
         >>> import torch
         >>> found = overstatement(torch.ones(100, dtype=torch.bool), torch.arange(100) >= 30, alpha=0.05)
         >>> round(found.value, 2), round(found.bound, 3)
-        (0.3, 0.224)
+        (0.3, 0.225)
         >>> round(overstatement(0.9, torch.arange(100) >= 30, alpha=0.05).bound, 3)
-        0.138
+        0.139
     """
     n, left = len(worst), float(worst.double().mean())
     exact, confidence = not worst.is_floating_point(), 1 - alpha
