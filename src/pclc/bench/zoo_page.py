@@ -49,7 +49,7 @@ def zoo_section(result: BenchResult) -> str:
         worst = max(honest, key=lambda row: row["overstated %"] if row["the claim is"] != "true" else 0)
         real = [row["overstated %"] for row in honest if row["claimed %"] > 2]
         parts.append(
-            f"The largest loss from the claim to the truth among the {len(honest)} honest models that claim anything "
+            f"The largest loss from the claim to the truth among the {len(real)} honest models that claim anything "
             f"is {max(real, default=0.0):.1f} % of the claim."
             + (f" Not true among them: {worst['model']}." if worst["the claim is"] != "true" else "")
         )

@@ -91,5 +91,5 @@ def attack_random(
         attempt(EOT(ProbabilityMargin(eps, _STEPS[mode], norm=norm, restarts=1, logit_scale=0.1), draws))
         gain = before - float(best.mean())
     return RandomOutcome(
-        clean, claimed, best, x_adv, gain if threat.differentiable else 1.0, tuple(steps)
+        clean, claimed, score(model, x_adv, y, execution), x_adv, gain if threat.differentiable else 1.0, tuple(steps)
     )
