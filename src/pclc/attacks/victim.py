@@ -55,7 +55,9 @@ class Victim:
             for parameter in self.model.parameters():
                 if parameter.dim() == 4:
                     self._lent.append((parameter, parameter.data))
-                    parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+                    # Not `contiguous`: it leaves weights of a single channel as they are, and those decide the kernel.
+                    lent = torch.empty_like(parameter.data, memory_format=torch.channels_last)
+                    parameter.data = lent.copy_(parameter.data)
         return self
 
     def __exit__(self, *error: object) -> None:
