@@ -1,5 +1,6 @@
 """What the tests of evaluation share: a small model, half trained, on digits."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import pclc
+from pclc.cli import main
 
 
 class Case(NamedTuple):
@@ -27,3 +29,24 @@ def trained() -> nn.Module:
 def case(trained: nn.Module) -> Case:
     test = pclc.load_dataset("digits", "test")
     return Case(trained.eval(), test.images[:120].float() / 255, test.labels[:120])
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Run `pclc` with arguments, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> Done:
+        monkeypatch.setattr("sys.argv", ["pclc", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Done(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run

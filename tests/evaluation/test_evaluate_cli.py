@@ -2,37 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 
 import pclc
 from pclc.attacks import FGSM, PGD
-from pclc.cli import main
 from pclc.evaluation import DataSource, load_evaluation, make_witnesses
 
 PGD_TEXT = "pgd(eps=0.1, alpha=0.03, steps=5)"
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> Done:
-        monkeypatch.setattr("sys.argv", ["pclc", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Done(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture

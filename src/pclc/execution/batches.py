@@ -12,7 +12,7 @@ from pclc.execution.capture import captured
 Rows = tuple[Tensor, ...]  # tensors with one row an example
 Work = Callable[..., Rows]
 
-# A graph costs about three passes to record, so sizes that are seen only now and then stay eager.
+# A graph costs about two passes to record, so sizes that are seen only now and then stay eager.
 _EAGER_CALLS = 2
 _SMALLEST_GRAPH = 16
 

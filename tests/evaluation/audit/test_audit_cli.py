@@ -2,33 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from audit_models import Case
 
 import pclc
-from pclc.cli import main
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str | Path) -> Done:
-        monkeypatch.setattr("sys.argv", ["pclc", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Done(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture
