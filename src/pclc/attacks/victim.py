@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pclc.attacks.cost import Cost
 from pclc.attacks.gradients import input_gradient, is_zero
 from pclc.attacks.types import Model
-from pclc.execution import Batched, Execution, ieee_fp32
+from pclc.execution import Batched, Execution, ieee_fp32, made_ready
 
 # Logits that differ by less than this share of the largest may swap places in float32.
 _NEAR_TIE = 1e-5
@@ -41,7 +41,11 @@ class Victim:
         self.model, self.execution = model, execution
         self.cost = Cost()
         self._pool = torch.cuda.graph_pool_handle() if execution.captures else None
-        self._fast = torch.compile(model) if execution.compile else model
+        fast = model
+        # Where crafting is exact its logits decide, and they are to be those of the model itself.
+        if isinstance(model, nn.Module) and execution.resolved_precision != "fp32":
+            fast = made_ready(model, execution)
+        self._fast = torch.compile(fast) if execution.compile else fast
         self._logits = self._batched(self._forward)
         # Eager: few rows pass here, each once. On an H200 float32 convolutions are slower in larger batches.
         self._exact = Batched(self._exact_forward, min(_EXACT_ROWS, execution.resolved_batch_size))

@@ -126,7 +126,8 @@ def _ours(model: nn.Module, attack: Attack, device: torch.device, batch_size: in
 
 
 def _peers(model: nn.Module, attack: Attack, x: Tensor, batch_size: int) -> dict[str, Craft]:
-    """Peers on the model as it is, and the first of them on the fair one."""
+    """Peers on the model as it is, and for PGD the first of them on the fair one; AutoAttack would compile it anew for
+    every number of images that are left."""
 
     def found_for(model: nn.Module) -> dict[str, Craft]:
         if isinstance(attack, AutoAttack):
@@ -134,7 +135,7 @@ def _peers(model: nn.Module, attack: Attack, x: Tensor, batch_size: int) -> dict
         return _pgd_peers(model, attack, x, batch_size) if isinstance(attack, PGD) else {}
 
     found = found_for(model)
-    if x.is_cuda and found:
+    if x.is_cuda and found and isinstance(attack, PGD):
         name = next(iter(found))
         found[f"{name}, {_FAIR}"] = found_for(_fair(model))[name]
     return found

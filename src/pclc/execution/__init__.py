@@ -2,6 +2,7 @@
 
 from pclc.execution.batches import Batched, in_batches
 from pclc.execution.capture import captured
+from pclc.execution.ready import made_ready
 from pclc.execution.settings import Execution, ieee_fp32
 
-__all__ = ["Batched", "Execution", "captured", "ieee_fp32", "in_batches"]
+__all__ = ["Batched", "Execution", "captured", "ieee_fp32", "in_batches", "made_ready"]

@@ -1,0 +1,122 @@
+"""A model made ready is the same function, gradients included, and the model stays as it was."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from pclc import create_model
+from pclc.execution import Execution, made_ready
+
+FP32, BF16 = Execution(device="cpu"), Execution(device="cpu", precision="bf16")
+
+
+def with_statistics(model):
+    """The model in eval mode with BatchNorms that do something."""
+    generator = torch.Generator().manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            for tensor in (module.running_mean, module.bias.data):
+                tensor.copy_(torch.randn(tensor.shape, generator=generator))
+            for tensor in (module.running_var, module.weight.data):
+                tensor.copy_(0.5 + torch.rand(tensor.shape, generator=generator))
+    return model.eval()
+
+
+def gradient(model, x):
+    x = x.clone().requires_grad_()
+    logits = model(x)
+    weights = torch.linspace(-1, 1, logits.numel(), dtype=x.dtype).reshape(logits.shape)
+    return logits.detach(), torch.autograd.grad((logits * weights).sum(), x)[0]
+
+
+@pytest.mark.parametrize("execution", [FP32, BF16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["lenet5", "lenet8", "cnn3", "vgg13", "resnet56", "preact_resnet18"])
+def test_it_is_the_same_function(name, execution):
+    grey = {"lenet5": 28, "lenet8": 8, "cnn3": 28}
+    model = with_statistics(create_model(name).double())
+    before = copy.deepcopy(model.state_dict())
+    x = torch.rand(2, 1, grey[name], grey[name]) if name in grey else torch.rand(2, 3, 32, 32)
+    ready = made_ready(model, execution)
+    for ours, reference in zip(gradient(ready, x.double()), gradient(model, x.double()), strict=True):
+        torch.testing.assert_close(ours, reference, rtol=1e-9, atol=1e-12)
+    assert ready is not model
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert not any(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_batch_norm_is_gone_from_vgg13():
+    ready = made_ready(with_statistics(create_model("vgg13")), FP32)
+    assert not [module for module in ready.modules() if isinstance(module, nn.BatchNorm2d)]
+
+
+def test_three_channels_become_eight_for_tensor_cores_only():
+    model = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1))
+    assert [conv.weight.shape[1] for conv in made_ready(model, BF16).modules() if isinstance(conv, nn.Conv2d)] == [8]
+    assert [conv.weight.shape[1] for conv in made_ready(model, FP32).modules() if isinstance(conv, nn.Conv2d)] == [3]
+
+
+def conv_and_norm():
+    return nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16)
+
+
+def hooked():
+    conv, norm = conv_and_norm()
+    conv.register_forward_hook(lambda module, args, out: 2 * out)
+    return nn.Sequential(conv, norm)
+
+
+def used_twice():
+    conv, norm = conv_and_norm()
+    return nn.Sequential(conv, norm, conv)
+
+
+def between():
+    conv, norm = conv_and_norm()
+    return nn.Sequential(conv, nn.ReLU(), norm)
+
+
+def of_another_kind():
+    class Backwards(nn.Sequential):
+        def forward(self, x):
+            for module in reversed(list(self)):
+                x = module(x)
+            return x
+
+    return Backwards(*conv_and_norm())
+
+
+@pytest.mark.parametrize("make", [hooked, used_twice, between, of_another_kind])
+def test_what_is_not_safe_to_fold_stays(make):
+    model = with_statistics(make()).double()
+    ready = made_ready(model, FP32)
+    x = torch.rand(2, 16, 6, 6, dtype=torch.float64)
+    torch.testing.assert_close(ready(x), model(x), rtol=1e-12, atol=1e-12)
+    assert any(isinstance(module, nn.BatchNorm2d) for module in ready.modules())
+
+
+def test_a_model_without_convolutions_comes_back_itself():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    assert made_ready(model, FP32) is model
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        nn.Conv2d(2, 4, 5, padding=2),
+        nn.Conv2d(2, 4, (3, 5), padding=(0, 1)),
+        nn.Conv2d(2, 4, 3, stride=2),
+        nn.Conv2d(2, 4, 3, padding=4),
+        nn.Conv2d(2, 4, 3, dilation=2),
+        nn.Conv2d(2, 4, 3, padding="same"),
+        nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular"),
+        nn.Conv2d(2, 4, 3, groups=2, bias=False),
+    ],
+    ids=str,
+)
+def test_every_kind_of_small_convolution_keeps_its_gradient(conv):
+    model = nn.Sequential(conv.double())
+    x = torch.rand(3, 2, 9, 11, dtype=torch.float64)
+    for ours, reference in zip(gradient(made_ready(model, FP32), x), gradient(model, x), strict=True):
+        torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-12)
