@@ -79,7 +79,7 @@ def test_l2_moves_as_published():
     draws = by.draw(u, torch.tensor(sides)[:, None])
     for query, side in enumerate(sides):
         after = by.propose(x, x_best, side, tuple(part[query] for part in draws))
-        corners = (u[query, :, :4] * (H - side + 1)).long()
+        corners = (u[query, :, :4] * (H - side)).round().long()
         for row in range(N):
             r1, c1, r2, c2 = corners[row].tolist()
             pattern = bump(side, side).double()
@@ -96,6 +96,23 @@ def test_l2_spends_the_whole_ball():
     start = (seen[0] - x).abs().sum(1)
     assert (start > 0).all(), "tiles of two pixels cover ten"
     assert not torch.equal(seen[0][0], seen[0][1])
+
+
+def test_l2_starts_with_a_grid_of_bumps():
+    """Five by five, in the middle of the image, upright or turned, of one size; the sign at random for each channel."""
+    x = torch.full((2, 3, 17, 17), 0.5, dtype=torch.float64)
+    delta = moves("L2", 0.7, (3, 17, 17)).start(x, 0, torch.arange(2), 0) - x
+    assert not delta[..., [0, 16], :].any()
+    assert not delta[..., [0, 16]].any()
+    tiles = delta[..., 1:16, 1:16].unfold(2, 3, 3).unfold(3, 3, 3).movedim(1, 3).flatten(0, 2)  # (50, C, 3, 3)
+    upright = bump(3, 3).double() * 0.7 / math.sqrt(25 * 3)
+    found = torch.stack(
+        [(tiles - sign * pattern).abs().amax((2, 3)) < 1e-6 for pattern in (upright, upright.T) for sign in (1, -1)]
+    )
+    assert (found.sum(0) == 1).all()
+    assert (found.sum((1, 2)) > 15).all(), "all four come up"
+    stands = found[0] | found[1]
+    assert (stands == stands[:, :1]).all(), "channels differ in sign only"
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 4), (3, 3), (5, 5), (6, 6), (7, 4)])
@@ -121,11 +138,15 @@ def test_share_is_halved_nine_times():
     assert share(500, 1000, 0.8) == share(5000, 10_000, 0.8)
 
 
-def test_squares_lie_everywhere_equally_often():
+def test_squares_lie_everywhere_and_at_a_border_half_as_often():
+    """A place inside comes once in 7, as in the authors' code; once in 8 was weaker on images with an empty border."""
     u = torch.arange(0, 2**24, 2**8).double() / 2**24
     counts = _corner(u, torch.tensor([3]), 10).bincount()
     assert len(counts) == 8, "the last row is within reach"
-    assert counts.max() - counts.min() <= 1
+    expected = len(u) / 7 * torch.tensor([0.5, 1, 1, 1, 1, 1, 1, 0.5])
+    assert (counts - expected).abs().max() <= 1
+    assert not _corner(u, torch.tensor([10]), 10).any()
+    assert not _corner(u, torch.tensor([11]), 10).any()
 
 
 @NORMS
@@ -227,6 +248,60 @@ def test_parity_with_the_authors(norm, eps):
     print(f"square {norm}: accuracy {ours}, pyautoattack {others}")
     mean = sum(others) / 3
     assert sum(ours) / 3 <= mean + 2 * math.sqrt(mean * (1 - mean) / (3 * len(x)))
+
+
+@pytest.mark.peers
+def test_the_authors_code_asks_the_same_with_the_same_random_numbers(monkeypatch):
+    """In L2: the start, the sides, the bumps, what the windows may use and what is kept, for 130 queries."""
+    theirs = pytest.importorskip("pyautoattack.square", reason="needs the peers: make peers")
+    N, C, H, queries, eps, tiles = 3, 2, 17, 130, 0.5, 5
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(N, C, H, H, generator=generator, dtype=torch.float64)
+    weights = torch.randn(C * H * H, 2, generator=generator, dtype=torch.float64)
+    places, turned, signs = [], [], []  # all that it draws, as our numbers from 0 to 1
+
+    class Recorded(theirs.SquareAttack):
+        def random_int(self, low, high):
+            place = super().random_int(low, high)
+            places.append(place / high)
+            return place
+
+        def random_choice(self, shape):
+            sign = super().random_choice(shape)
+            signs.append((1 + sign.flatten(1)) / 2)
+            return sign
+
+        def eta(self, side):
+            state = torch.get_rng_state()
+            turned.append((torch.rand([1]) <= 0.5).float())
+            torch.set_rng_state(state)
+            return super().eta(side)
+
+    def never_fooled(seen):
+        def model(images):
+            seen.append(images.clone())
+            return (3 * images.flatten(1)).sin() @ weights + torch.tensor([1000.0, 0.0])
+
+        return model
+
+    asked, seen = [], []
+    y = torch.zeros(N, dtype=torch.long)
+    with torch.random.fork_rng():
+        attack = Recorded(never_fooled(asked), norm="L2", n_queries=queries, eps=eps, device="cpu")
+        attack.init_hyperparam(x)
+        attack.attack_single_run(x, y)
+    bumps = torch.cat([torch.cat(turned).expand(N, 1, -1), torch.stack(signs, 2)], 1).movedim(1, 2)  # (N, ..., 1 + C)
+    start = bumps[:, : tiles**2].reshape(N, tiles, tiles, 1 + C)
+    moved = torch.cat([torch.cat(places).reshape(1, queries, 4).expand(N, -1, -1), bumps[:, tiles**2 :]], 2)
+    moved = torch.nn.functional.pad(moved, (0, 0, 0, 64))  # numbers are drawn for 64 queries at a time
+
+    def replay(shape, seed, index, step=0, **unused):
+        return (moved[:, step - 1 : step + 63] if step else start).double()
+
+    monkeypatch.setattr("pclc.attacks.random.uniform", replay)
+    Square(eps, queries=queries, norm="L2", stop="never")(never_fooled(seen), x, y)
+    torch.testing.assert_close(torch.stack(seen[1:]), torch.stack(asked), rtol=1e-5, atol=1e-6)
+    assert len(asked) == queries + 1
 
 
 def test_without_rescaling_the_schedule_is_that_of_ten_thousand_queries():

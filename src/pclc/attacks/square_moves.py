@@ -48,8 +48,12 @@ def moves(norm: Norm, eps: float, shape: tuple[int, int, int]) -> Moves:
 
 
 def _corner(u: Tensor, side: Tensor, length: int) -> Tensor:
-    """A uniform place at which a stretch of `side` fits, from uniform numbers; 0 where it is longer than the image."""
-    return (u * (length - side + 1).clamp(min=1)).long()
+    """Where a stretch of `side` begins: a uniform place of [0, length - side], rounded; 0 where it does not fit.
+
+    The first and the last place come half as often as one between. Those come as often as in the authors' code, which
+    never takes the last; the paper takes each equally often, and thereby wastes more queries on an empty border.
+    """
+    return (u * (length - side).clamp(min=0)).round().long()
 
 
 def _covered(corner: Tensor, side: Tensor, length: int) -> Tensor:
