@@ -7,15 +7,8 @@
 # whose file is there is not measured again, and models are kept in RUNS (runs/figures), so that it can be interrupted.
 # Afterwards: pclc bench page.
 set -uo pipefail
-name=$1 out=${2:-results/bench} runs=${RUNS:-runs/figures}
-pclc() { ${PCLC:-.venv/bin/pclc} "$@"; }
-
-model() { # folder, then the arguments of pclc train
-    local folder=$1
-    shift
-    [ -e "$runs/$folder/done" ] && return
-    pclc train "$@" --out "$runs/$folder" && touch "$runs/$folder/done"
-}
+name=$1 out=${2:-results/bench}
+source "$(dirname "$0")/recording.sh"
 
 figure() { # file, then the arguments of pclc bench
     local file=$out/$1-$name.json begun=$SECONDS

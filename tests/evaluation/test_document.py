@@ -2,13 +2,13 @@
 
 import copy
 import json
-import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from json_schema import problems
 from safetensors import safe_open
 
 import pclc
@@ -17,47 +17,6 @@ from pclc.evaluation import load_evaluation
 from pclc.evaluation.document import from_document, to_document
 
 SCHEMA = json.loads(files("pclc.evaluation").joinpath("schema.json").read_text())
-TYPES = {
-    "object": dict, "array": list, "string": str, "number": (int, float), "integer": int, "boolean": bool,
-    "null": type(None),
-}  # fmt: skip
-KNOWN = {
-    "$schema", "$defs", "$ref", "title", "description", "type", "properties", "required", "additionalProperties",
-    "items", "enum", "const", "minimum", "maximum", "pattern",
-}  # fmt: skip
-
-
-def problems(value: Any, schema: dict[str, Any], where: str = "$") -> list[str]:
-    """What JSON Schema's words that our schema uses say about a value; another word is a problem itself."""
-    if "$ref" in schema:
-        schema = SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")]
-    found = [f"{where}: unknown word {word}" for word in schema.keys() - KNOWN]
-    if "type" in schema:
-        names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        right = [
-            isinstance(value, TYPES[name]) and (name == "boolean" or not isinstance(value, bool)) for name in names
-        ]
-        if not any(right):
-            return [*found, f"{where}: not {names}"]
-    if "const" in schema and value != schema["const"]:
-        found.append(f"{where}: not {schema['const']}")
-    if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{where}: not in {schema['enum']}")
-    if isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        found.append(f"{where}: out of range")
-    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
-        found.append(f"{where}: not {schema['pattern']}")
-    if isinstance(value, list):
-        for i, item in enumerate(value):
-            found += problems(item, schema["items"], f"{where}[{i}]")
-    if isinstance(value, dict):
-        found += [f"{where}: {name} is missing" for name in schema["required"] if name not in value]
-        for name, item in value.items():
-            if name in schema["properties"]:
-                found += problems(item, schema["properties"][name], f"{where}.{name}")
-            else:
-                found.append(f"{where}: {name} is unknown")
-    return found
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pclc.bench.markdown import between, table
 from pclc.bench.result import BenchResult, show
 from pclc.evaluation.audit.finding import check_table
 from pclc.evaluation.statistics import clopper_pearson
@@ -36,15 +37,15 @@ def error_rates(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 def write_section(result: BenchResult, page: Path) -> None:
     """Replace what stands between the marks of the zoo and of the checks in a page."""
     text = page.read_text(encoding="utf-8")
-    text = _between(text, "zoo", zoo_section(result))
-    write_atomically(page, _between(text, "checks", check_table()).encode())
+    text = between(text, "zoo", zoo_section(result))
+    write_atomically(page, between(text, "checks", check_table()).encode())
 
 
 def zoo_section(result: BenchResult) -> str:
     """Conditions, error rates, the largest loss of an honest model, and every model."""
     about = "; ".join(f"{name} {value}" for name, value in result.conditions.items())
     honest = [row for row in result.rows if row["made to be"] == "honest"]
-    parts = [f"`{result.command}`", f"{about}.", *result.notes, _table(error_rates(result.rows))]
+    parts = [f"`{result.command}`", f"{about}.", *result.notes, table(error_rates(result.rows))]
     if honest:
         worst = max(honest, key=lambda row: row["overstated %"] if row["the claim is"] != "true" else 0)
         real = [row["overstated %"] for row in honest if row["claimed %"] > 2]
@@ -60,7 +61,7 @@ def zoo_section(result: BenchResult) -> str:
             f"For {len(certified)} models a lower bound was computed from intervals; the reference lies at most "
             f"{gap:.1f} points above it."
         )
-    parts.append(_table([{column: show(row[column]) for column in _COLUMNS} for row in result.rows]))
+    parts.append(table([{column: show(row[column]) for column in _COLUMNS} for row in result.rows]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -71,17 +72,3 @@ def _rate(what: str, verdicts: Sequence[str], verdict: str) -> dict[str, str]:
     interval = clopper_pearson(count, n)
     text = f"{100 * interval.low:.1f} to {100 * interval.high:.1f} %"
     return {"what": what, "count": f"{count} of {n}", "95 % interval": text}
-
-
-def _table(rows: Sequence[Mapping[str, str]]) -> str:
-    columns = list(rows[0])
-    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-    return "\n".join(lines + ["| " + " | ".join(row[column] for column in columns) + " |" for row in rows])
-
-
-def _between(text: str, name: str, content: str) -> str:
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    if begin not in text or end not in text:
-        raise ValueError(f"Expected the page to have the marks {begin} and {end}, but it has not.")
-    head, rest = text.split(begin, 1)
-    return f"{head}{begin}\n\n{content}\n{end}{rest.split(end, 1)[1]}"

@@ -29,14 +29,19 @@ def _finish(result: Any, as_json: bool, save: Path | None) -> None:
 
 
 def _typed(arguments: list[str]) -> str:
-    """The command that repeats a result: what was typed, without where it went."""
+    """The command that repeats a result: what was typed, without where it went and where this machine keeps its runs.
+
+    Example:
+        >>> _typed(["bench", "attack", "/scratch/me/vgg13", "--save", "figures.json"])
+        'pclc bench attack runs/vgg13'
+    """
     kept = iter(arguments)
     words = ["pclc"]
     for word in kept:
         if word in ("--save", "--root", "--page"):
             next(kept, None)
         elif word != "--json" and not word.startswith(("--save=", "--root=", "--page=")):
-            words.append(word)
+            words.append(f"runs/{Path(word).name}" if Path(word).is_absolute() else word)
     return shlex.join(words)
 
 
@@ -334,6 +339,36 @@ def zoo(
         print_table(error_rates(result.rows))
     if page:
         write_section(result, page)
+
+
+@bench_app.command()
+def audits(
+    run: Annotated[
+        Path | None, typer.Argument(help="Run directory whose audit is to be kept; none: only --page.")
+    ] = None,
+    audit: Annotated[Path | None, typer.Option(help="Folder of its audit.json; by default the run directory.")] = None,
+    transfer_from: Annotated[
+        Path | None, typer.Option(help="Run directory that the audit made transfers from, if it did.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="The file to keep it in, under --results.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder with the audits that are kept.")] = Path("results/audits"),
+    page: Annotated[Path | None, typer.Option(help="A page whose section on audits is written anew.")] = None,
+) -> None:
+    """Keep what an audit found, with the commands that repeat it, and write the page's section on audits.
+
+    Examples: `pclc bench audits runs/x --save results/audits/x.json`, `pclc bench audits --page docs/audit.md`
+    """
+    from pclc.bench.audits import record
+    from pclc.bench.audits_page import sentence, write_audits
+
+    if (run is None) != (save is None) or (run is None and page is None):
+        raise ValueError("Expected a run directory with --save, or --page, or all of them.")
+    if run is not None and save is not None:
+        kept = record(run, audit or run, transfer_from)
+        kept.save(save)
+        typer.echo(f"{save}: {sentence(kept)}")
+    if page is not None:
+        typer.echo(f"{page}: {write_audits(results, page)} audits")
 
 
 @bench_app.command()

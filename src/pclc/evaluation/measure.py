@@ -23,6 +23,7 @@ from pclc.evaluation.document import save_evaluation, save_examples
 from pclc.evaluation.hashes import model_hash, settings_hash, tensor_hash
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
+from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import Part, State
 from pclc.evaluation.traps import SetupWarning, check_pixels, look_at_accuracy, look_at_logits
 from pclc.execution import Execution
@@ -147,7 +148,7 @@ class _Run:
             total = sum(chunks[i].stop - chunks[i].start for i in mine) * (1 + len(self.entries))
             with bar(total, progress and peers.leads) as self.advance:
                 done = {i: self._chunk(chunks[i]) for i in mine}
-            parts = _gather(done, peers.count)
+            parts = {i: found for share in gather(done, peers.count) for i, found in share.items()}
             columns = [[parts[i][column] for i in range(len(chunks))] for column in range(1 + len(self.entries))]
             clean = ~torch.cat([part.fooled for part in columns[0]])
             found += look_at_accuracy(Accuracy.of(clean), self.classes)
@@ -354,15 +355,3 @@ def _mean_share(parts: list[Part]) -> float | None:
     ]
     total = sum(weight for _, weight in weighted)
     return sum(share * weight for share, weight in weighted) / total if total else None
-
-
-def _gather(done: dict[int, list[Part]], count: int) -> dict[int, list[Part]]:
-    """The chunks of all processes, in each of them."""
-    if count == 1:
-        return done
-    # Objects travel over gloo whatever the device, since they live on the CPU.
-    group = torch.distributed.new_group(backend="gloo")
-    everybody: list[dict[int, list[Part]]] = [{}] * count
-    torch.distributed.all_gather_object(everybody, done, group=group)
-    torch.distributed.destroy_process_group(group)
-    return {i: parts for share in everybody for i, parts in share.items()}

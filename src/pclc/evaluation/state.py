@@ -1,4 +1,4 @@
-"""What an evaluation keeps on disk while it goes on: a file for each attack and chunk, named by all that decides it."""
+"""What evaluations and audits keep on disk while they go on: files that are named by all that decides them."""
 
 import json
 import warnings
@@ -47,10 +47,11 @@ _NUMBERS = ("forwards", "backwards", "seconds", "outside", "carried", "zero_grad
 
 
 class State:
-    """The parts found so far, under `out/evaluation`; without a folder nothing is kept."""
+    """The parts found so far, in a folder of `out`; without one nothing is kept."""
 
-    def __init__(self, out: Path | None) -> None:
-        self.folder = out / FOLDER if out else None
+    def __init__(self, out: Path | None, name: str = FOLDER) -> None:
+        self.folder = out / name if out else None
+        self.used: set[Path] = set()
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -70,6 +71,17 @@ class State:
 
     def load(self, identity: dict[str, Any] | None, with_examples: bool) -> Part | None:
         """The part of that identity; None where it has to be computed."""
+        found = self.load_tensors(identity)
+        if found is None:
+            return None
+        tensors, numbers = found
+        if with_examples and "x_adv" not in tensors:
+            return None
+        x_adv = tensors.get("x_adv") if with_examples else None
+        return Part(tensors["fooled"].bool(), tensors["linf"], tensors["l2"], x_adv, **numbers)
+
+    def load_tensors(self, identity: dict[str, Any] | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Tensors and numbers of that identity; None where they have to be computed."""
         file = self._file(identity)
         if file is None or not file.exists():
             return None
@@ -82,28 +94,39 @@ class State:
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             warnings.warn(f"{file} cannot be read and is computed anew: {error}.", stacklevel=2)
             return None
-        if with_examples and "x_adv" not in tensors:
-            return None
-        x_adv = tensors.get("x_adv") if with_examples else None
-        return Part(tensors["fooled"].bool(), tensors["linf"], tensors["l2"], x_adv, **numbers)
+        return tensors, numbers
 
     def save(self, identity: dict[str, Any] | None, part: Part) -> None:
         """Keep a part."""
+        tensors = {"fooled": part.fooled.to(torch.uint8), "linf": part.linf, "l2": part.l2}
+        if part.x_adv is not None:
+            tensors["x_adv"] = part.x_adv.contiguous()
+        self.save_tensors(identity, tensors, {name: getattr(part, name) for name in _NUMBERS})
+
+    def save_tensors(
+        self, identity: dict[str, Any] | None, tensors: dict[str, Tensor], numbers: dict[str, Any]
+    ) -> None:
+        """Keep tensors, which live on the CPU, and numbers."""
         file = self._file(identity)
         if file is None:
             return
         from safetensors.torch import save
 
-        tensors = {"fooled": part.fooled.to(torch.uint8), "linf": part.linf, "l2": part.l2}
-        if part.x_adv is not None:
-            tensors["x_adv"] = part.x_adv.contiguous()
-        numbers = {name: getattr(part, name) for name in _NUMBERS}
         write_atomically(file, save(tensors, metadata={"part": json.dumps(numbers)}))
+
+    def clear(self) -> None:
+        """Remove the files that were asked for or kept here: what they led to stands elsewhere."""
+        for file in self.used:
+            file.unlink(missing_ok=True)
+        if self.folder and self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
 
     def _file(self, identity: dict[str, Any] | None) -> Path | None:
         if self.folder is None or identity is None:
             return None
-        return self.folder / f"{settings_hash(identity)}.safetensors"
+        file = self.folder / f"{settings_hash(identity)}.safetensors"
+        self.used.add(file)
+        return file
 
 
 def _read_json(file: Path) -> dict[str, Any]:

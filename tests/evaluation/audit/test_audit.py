@@ -155,6 +155,20 @@ def test_luck_is_no_refutation() -> None:
     assert overstatement(left.claimed, left.worst, 0.05).bound == 0
 
 
+def test_a_random_model_without_a_gradient_is_searched_blindly() -> None:
+    class Hidden(Cut):
+        def forward(self, x: Tensor) -> Tensor:
+            return 20 * super().forward(x + 0.01 * torch.randn_like(x))
+
+    x, y = data(60)
+    found = pclc.audit(Hidden().eval(), x, y, eps=EPS, mode="quick")
+    last = found.steps[-1]
+    assert last.attack.startswith("eot(square(")
+    assert last.black_box
+    assert last.broke > 0
+    assert found.robust_accuracy.value < found.claimed.value
+
+
 @pytest.mark.parametrize("wrapper", [Detached, Optimising])
 def test_models_without_a_gradient_of_their_own(wrapper: type[nn.Module], case: Case) -> None:
     found = pclc.audit(wrapper(case.model).eval(), case.x[:60], case.y[:60], eps=0.2, mode="quick")

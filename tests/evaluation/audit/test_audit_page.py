@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from pclc.bench.audits import load_recorded
+from pclc.bench.audits_page import audits_section
 from pclc.bench.result import BenchResult
 from pclc.bench.zoo_page import zoo_section
 from pclc.evaluation.audit import LEAST, LINE
+from pclc.evaluation.audit.audit import _SAMPLE, _WORTH_IT
 from pclc.evaluation.audit.finding import check_table
 from pclc.evaluation.audit.randomness import DRAWS
 from pclc.evaluation.audit.verdict import ALPHA, FEWEST_FOR_TWO, FIRST_ALPHA, FIRST_LOOK
@@ -24,6 +27,10 @@ def test_the_error_rates_are_those_of_the_file() -> None:
     assert not [row for row in result.rows if row["the claim is"] == "true" and row["verdict"] == "refuted"]
 
 
+def test_the_audits_are_those_of_the_files() -> None:
+    assert audits_section(load_recorded(ROOT / "results" / "audits")) in PAGE
+
+
 def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
     text = " ".join(PAGE.split())
     for words in (
@@ -32,5 +39,7 @@ def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
         f"From {FEWEST_FOR_TWO:,} examples on, the audit looks first at {FIRST_LOOK} of them",
         f"an error chance of {100 * FIRST_ALPHA:g} %, and at all of them with {100 * (ALPHA - FIRST_ALPHA):g} %",
         f"over {DRAWS} fresh draws",
+        f"a random sample of {_SAMPLE} that stand",
+        f"more than {100 * _WORTH_IT:g} % of the sample",
     ):
         assert words in text, words

@@ -4,37 +4,46 @@ import json
 import platform
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pclc.attacks import Attack
 from pclc.attacks.inputs import check_examples, check_randomness
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_choice
 from pclc.evaluation.audit import checks as _registered  # noqa: F401 (importing it registers them)
 from pclc.evaluation.audit.checks.vanishing_gradients import USABLE
-from pclc.evaluation.audit.document import FILE, WITNESSES, to_document
+from pclc.evaluation.audit.document import FILE, STEPS, WITNESSES, to_document
 from pclc.evaluation.audit.finding import CHECKS, Finding, run_check
-from pclc.evaluation.audit.ladder import MODES, Mode, Threat, claim_attack, ladder
+from pclc.evaluation.audit.ladder import COSTLY, MODES, Mode, Threat, claim_attack, ladder
 from pclc.evaluation.audit.randomness import RandomOutcome, attack_random
 from pclc.evaluation.audit.result import Audit, Conditions, Gradient
 from pclc.evaluation.audit.scene import Scene
 from pclc.evaluation.audit.shares import Share
-from pclc.evaluation.audit.standing import Standing, Step
+from pclc.evaluation.audit.standing import BLACK_BOX, Standing, Step
 from pclc.evaluation.audit.subject import Subject, look_at_model
 from pclc.evaluation.audit.verdict import ALPHA, Judgement, Overstatement, is_refuted, judge, looks, overstatement
-from pclc.evaluation.hashes import model_hash, tensor_hash
+from pclc.evaluation.hashes import model_hash, settings_hash, tensor_hash
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy
+from pclc.evaluation.sharing import gather
+from pclc.evaluation.state import State
 from pclc.evaluation.traps import check_pixels, look_at_accuracy
 from pclc.evaluation.witnesses import DataSource, Witnesses, make_witnesses
 from pclc.execution import Execution
 from pclc.files import write_atomically
+from pclc.models.weights import unwrap
+from pclc.training.processes import Processes, processes
 from pclc.version import __version__
 
 _LOOKED_AT = 64  # examples that the model is looked at with
 _CHECKED: dict[Mode, int] = {"quick": 64, "standard": 128, "full": 256}  # examples for the checks
+# Costly attacks see a random sample of what stands, and the rest only where more than this share of the sample falls.
+_SAMPLE, _WORTH_IT = 500, 0.01
 _LATE = ("black-box attacks find nothing more", "the audit has converged", "EOT has converged")
 _ESCALATE = ("doubt", "weak attack", "gradients")  # kinds of checks that ask for more than was planned
 
@@ -64,6 +73,9 @@ def audit(
     Only witnesses refute: adversarial examples inside the ball and the box that the model gets wrong in float32 and in
     float64. Checks tell whether the attacks can be trusted; where they cannot, more attacks are made, and if that does
     not help, the verdict is "cannot judge". The audit stops where the claim is refuted, except in mode "full".
+
+    With `out`, what each attack broke is kept until the audit is done, and the same call goes on there after a kill.
+    Under `torchrun` the examples are shared among the processes, and each returns all of the result.
 
     Args:
         model: images (N, ...) to logits (N, K). It runs in eval mode and comes back as it was.
@@ -106,15 +118,38 @@ def audit(
     x, y, index = x.to(device), y.to(device), index.to(device)
     settings = (execution or Execution()).for_attacks(device)
     started = time.perf_counter()
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    versions = {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    named, data_hash = model_hash(model), tensor_hash(x, y, index)
+    twin_hash = None if twin is None else model_hash(twin)
+    with processes(device) as peers, torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed % 2**63)  # of models that draw
         some = slice(_LOOKED_AT)
         subject = look_at_model(model, x[some], y[some], settings)
-        threat = Threat(norm, eps, subject.classes, subject.gap, subject.differentiable, loss, twin)
-        run = _RandomRun if subject.random else _Run
-        work = run(subject, threat, x, y, index, None if claim is None else float(claim), mode, seed, settings)
-        found = work.go(progress)
-        witnesses = work.witnesses(data)
+        # One process may round otherwise than another; all go by the first.
+        random, gap, differentiable = gather((subject.random, subject.gap, subject.differentiable), peers.count)[0]
+        if random and peers.count > 1:
+            raise ValueError(f"Expected one process for a model that is random, but got {peers.count} under torchrun.")
+        about = None
+        if named is not None and (twin is None or twin_hash is not None):
+            about = {
+                "model": named,
+                "architecture": settings_hash(repr(unwrap(model) if isinstance(model, nn.Module) else None)),
+                "twin": [twin_hash, settings_hash(repr(unwrap(twin) if isinstance(twin, nn.Module) else None))],
+                "data": data_hash,
+                "seed": seed,
+                "device": device.type,
+                "precision": settings.resolved_precision,
+                "versions": versions,
+            }
+        state = State(Path(out) if out and about else None, STEPS)
+        threat = Threat(norm, eps, subject.classes, gap, differentiable, loss, twin)
+        run = _RandomRun if random else _Run
+        work = run(
+            subject, threat, x, y, index, None if claim is None else float(claim), mode, seed, settings,
+            state=state, about=about, peers=peers,
+        )  # fmt: skip
+        found = work.go(progress and peers.leads)
+        gradients, witnesses = work.gradients(), work.witnesses(data)
     conditions = Conditions(
         norm,
         eps,
@@ -122,13 +157,16 @@ def audit(
         work.escalated,
         len(x),
         seed,
-        subject.random,
+        random,
         model_name or str(getattr(model, "__name__", type(model).__name__)),
-        model_hash(model),
+        named,
         data_name or "the given images",
-        tensor_hash(x, y, index),
+        data_hash,
+        loss,
+        twin_hash,
         torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
-        {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        peers.count,
+        versions,
     )
     result = Audit(
         *found,
@@ -136,15 +174,17 @@ def audit(
         clean=work.share(work.clean),
         robust_accuracy=work.share(work.worst),
         overstatement=work.overstatement,
-        gradients=work.gradients(),
+        gradients=gradients,
         checks=tuple(work.findings.values()),
         witnesses=witnesses,
         steps=_merged(work.steps),
         conditions=conditions,
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - started + work.spent_before,
     )
-    if out is not None:
+    if out is not None and peers.leads:
         save_audit(result, out)
+    if out is not None:
+        state.clear()
     return result
 
 
@@ -170,7 +210,12 @@ class _Run:
         mode: Mode,
         seed: int,
         execution: Execution,
+        *,
+        state: State,
+        about: dict[str, Any] | None,
+        peers: Processes,
     ) -> None:
+        self.state, self.about, self.peers = state, about, peers
         self.subject, self.threat, self.claim, self.mode, self.seed = subject, threat, claim, mode, seed
         self.x, self.y, self.index, self.execution = x, y, index, execution
         self.findings: dict[str, Finding] = {}
@@ -212,7 +257,7 @@ class _Run:
 
     def _begin(self) -> None:
         about = (self.x, self.y, self.index, self.threat.norm, self.threat.eps, self.seed, self.execution)
-        self.standing = Standing(self.subject.model, *about)
+        self.standing = Standing(self.subject.model, *about, self.state, self.about, self.peers)
         self.rows = self.order
         self.left_by_claim = self.standing.clean.clone()
 
@@ -234,6 +279,11 @@ class _Run:
     def steps(self) -> Sequence[Step]:
         """The attacks that were made."""
         return self.standing.steps
+
+    @property
+    def spent_before(self) -> float:
+        """Seconds of an earlier audit that was killed, in what was kept of it."""
+        return self.standing.spent_before
 
     @property
     def _claimed(self) -> Tensor | float:
@@ -273,19 +323,38 @@ class _Run:
 
     def _stage(self, stage: Mode, rows: Tensor) -> None:
         """The attacks of one mode on rows that still stand, the ones without gradients last."""
-        before = len(self.standing.steps)
-        for attack in ladder(stage, self.threat):
-            self.standing.strike(attack, self.subject.craft, rows)
-            self.advance(str(attack), len(rows))
-        blind = [step for step in self.standing.steps[before:] if step.black_box]
-        if len(blind) < len(self.standing.steps) - before:
-            self.blind = (sum(step.broke for step in blind), blind[0].tried)
+        attacks = ladder(stage, self.threat)
+        seeing = [attack for attack in attacks if not isinstance(attack, BLACK_BOX)]
+        for attack in seeing:
+            self._strike(attack, rows)
+        # All of the blind attacks see these, also the ones that see a sample: rows are in random order.
+        sample = rows[~self.standing.broken[rows]][:_SAMPLE]
+        for attack in attacks:
+            if attack not in seeing:
+                self._strike(attack, rows)
+        if seeing:
+            self.blind = (int(self.standing.broken[sample].sum()), len(sample))
+
+    def _strike(self, attack: Attack, rows: Tensor) -> None:
+        """An attack on what stands of `rows`; a costly one on a random sample first."""
+        rows = rows[~self.standing.broken[rows]]
+        first = rows[:_SAMPLE] if isinstance(attack, COSTLY) else rows
+        step = self.standing.strike(attack, self.subject.craft, first)
+        if len(first) < len(rows):
+            if step.broke > _WORTH_IT * len(first):
+                self.standing.strike(attack, self.subject.craft, rows[len(first) :])
+            else:
+                self.standing.steps[-1] = replace(step, spared=len(rows) - len(first))
+        self.advance(str(attack), len(rows))
 
     def _check(self, names: Sequence[str]) -> None:
         if self.scene is None:
             self.scene = self._scene()
         for name in names:
-            self.findings[name] = run_check(CHECKS[name], self.scene)
+            finding = run_check(CHECKS[name], self.scene) if self.peers.leads else None
+            told = gather(finding, self.peers.count)[0]
+            assert told is not None
+            self.findings[name] = told
             self.advance(name, self._checked)
 
     def _scene(self) -> Scene:
@@ -317,7 +386,7 @@ class _Run:
         """Of the objectives along the path of the claim's attack."""
         if self.scene is None:
             return ()
-        vanished = self.scene.trace.vanished
+        vanished = gather(self.scene.trace.vanished if self.peers.leads else {}, self.peers.count)[0]
         return tuple(Gradient(name, share, share <= USABLE) for name, share in vanished.items())
 
     def witnesses(self, data: DataSource | None) -> Witnesses:
@@ -385,6 +454,11 @@ class _RandomRun(_Run):
         return self.outcome.steps
 
     @property
+    def spent_before(self) -> float:
+        """Of a random model nothing is kept."""
+        return 0.0
+
+    @property
     def _claimed(self) -> Tensor | float:
         return self.outcome.claimed if self.claim is None else self.claim
 
@@ -414,5 +488,5 @@ def _merged(steps: Sequence[Step]) -> tuple[Step, ...]:
     for step in steps:
         old = merged.get(step.attack, Step(step.attack, 0, 0, 0.0, step.black_box))
         sums = (old.tried + step.tried, old.broke + step.broke, old.seconds + step.seconds)
-        merged[step.attack] = Step(step.attack, *sums, step.black_box)
+        merged[step.attack] = Step(step.attack, *sums, step.black_box, old.spared + step.spared)
     return tuple(merged.values())

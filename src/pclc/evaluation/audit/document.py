@@ -1,6 +1,8 @@
 """An audit as JSON."""
 
+import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from pclc.evaluation.audit.result import Audit
@@ -8,6 +10,7 @@ from pclc.evaluation.audit.verdict import ALPHA, LEAST, LINE
 
 FILE = "audit.json"
 WITNESSES = "witnesses.safetensors"
+STEPS = "audit-steps"  # folder of what an audit keeps while it goes on
 FORMAT = "pclc-audit"
 VERSION = 1
 
@@ -32,3 +35,17 @@ def to_document(audit: Audit) -> dict[str, Any]:
         "conditions": asdict(audit.conditions),
         "seconds": audit.seconds,
     }
+
+
+def load_document(folder: Path | str) -> dict[str, Any]:
+    """What `audit.json` in a folder holds."""
+    path = Path(folder) / FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected an audit in {path}, but there is no such file.")
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"Expected {path} to be JSON, but it cannot be read: {error}.") from error
+    if not isinstance(content, dict) or (content.get("format"), content.get("version")) != (FORMAT, VERSION):
+        raise ValueError(f"Expected {path} to hold an audit ({FORMAT}, version {VERSION}), but it does not.")
+    return content

@@ -23,6 +23,7 @@ MODES: tuple[Mode, ...] = ("quick", "standard", "full")
 
 # Attacks on the loss that a model was trained with; PC-LC's inverse is the probability margin.
 _ADAPTIVE = {"pc": "pc", "pc-lc": "pc-lc", "pc-lc-authors": "pc-lc", "gce": "gce", "cot": "gce"}
+COSTLY = (HardLabel, SPSA)  # in mode "full" each costs more than Square in AutoAttack
 _SMALL_GAP = 5.0  # of the two largest logits, at which cross-entropy has a gradient everywhere
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pclc.attacks import APGD, EOT, Attack, Noise, ProbabilityMargin
+from pclc.attacks import APGD, EOT, Attack, Noise, ProbabilityMargin, Square
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.types import Model
 from pclc.evaluation.audit.ladder import Mode, Threat, claim_attack
@@ -17,6 +17,8 @@ from pclc.execution import Execution
 DRAWS = 20  # of a score
 GAIN = 0.01  # of the mean score; EOT is doubled until it gains less
 _MOST_DRAWS: dict[Mode, int] = {"quick": 4, "standard": 16, "full": 64}
+_QUERIES: dict[Mode, int] = {"quick": 100, "standard": 500, "full": 1000}
+_BLIND_DRAWS = 8
 _STEPS: dict[Mode, int] = {"quick": 20, "standard": 40, "full": 100}
 
 
@@ -58,6 +60,8 @@ def attack_random(
 ) -> RandomOutcome:
     """Attack through means over draws, which are doubled until that gains no more.
 
+    Square comes after them in mode "full", and in every mode where there is no gradient.
+
     Candidates are chosen by some draws and scored by fresh ones, so that the luck of the choice is not in the score.
     """
     norm, eps = threat.norm, threat.eps
@@ -72,7 +76,7 @@ def attack_random(
     best = score(model, x_adv, y, execution)
     advance(str(claim), len(x))
 
-    def attempt(attack: Attack) -> None:
+    def attempt(attack: Attack, blind: bool = False) -> None:
         started = time.perf_counter()
         before = float(best.mean())
         new = candidates(attack)
@@ -80,16 +84,18 @@ def attack_random(
         better = scores < best
         x_adv[better], best[better] = new[better], scores[better]
         broke = round((before - float(best.mean())) * len(x))
-        steps.append(Step(str(attack), len(x), broke, time.perf_counter() - started, isinstance(attack, Noise)))
+        steps.append(Step(str(attack), len(x), broke, time.perf_counter() - started, blind))
         advance(str(attack), len(x))
 
-    attempt(Noise(eps, norm=norm))
+    attempt(Noise(eps, norm=norm), blind=True)
     draws, gain = 1, 1.0
     while threat.differentiable and gain >= GAIN and draws < _MOST_DRAWS[mode]:
         before, draws = float(best.mean()), 2 * draws
         attempt(EOT(APGD(eps, _STEPS[mode], norm=norm, objective="margin"), draws))
         attempt(EOT(ProbabilityMargin(eps, _STEPS[mode], norm=norm, restarts=1, logit_scale=0.1), draws))
         gain = before - float(best.mean())
+    if mode == "full" or not threat.differentiable:
+        attempt(EOT(Square(eps, _QUERIES[mode], norm=norm), _BLIND_DRAWS), blind=True)
     return RandomOutcome(
         clean, claimed, score(model, x_adv, y, execution), x_adv, gain if threat.differentiable else 1.0, tuple(steps)
     )

@@ -33,7 +33,9 @@ class Conditions:
         seed: of all random numbers.
         random: the model is random, so that figures are expected accuracies over fresh draws.
         model, data: names, `model_hash` and `data_hash` those of the contents.
-        device, versions: where and with what.
+        loss: name of the loss whose inverse was attacked; None where none was known.
+        twin: hash of the model that transfers came from; None where there were none.
+        device, processes, versions: where, over how many and with what.
     """
 
     norm: Norm
@@ -47,7 +49,10 @@ class Conditions:
     model_hash: str | None
     data: str
     data_hash: str
+    loss: str | None
+    twin: str | None
     device: str
+    processes: int
     versions: dict[str, str]
 
 
@@ -121,6 +126,9 @@ class Audit:
             f"{', expected accuracies of a random model' if about.random else ''}; {len(self.witnesses)} witnesses; "
             f"{self.seconds:.1f} s"
         )
+        sampled = [f"{step.attack} on {step.tried} of {step.tried + step.spared}" for step in self.steps if step.spared]
+        if sampled:
+            yield f"on a random sample of what stood, of which it broke little: {', '.join(sampled)}"
         usable = [g.objective for g in self.gradients if g.usable]
         lost = [f"{g.objective} ({g.vanished:.0%} vanish)" for g in self.gradients if not g.usable]
         yield f"usable gradients: {', '.join(usable) or 'none'}" + (f"; not usable: {', '.join(lost)}" if lost else "")

@@ -3,6 +3,7 @@
 import time
 import warnings
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,20 +14,33 @@ from pclc.attacks.spsa import SPSA
 from pclc.attacks.types import Model, Norm
 from pclc.evaluation.audit.subject import Unmoved
 from pclc.evaluation.candidates import look_at
+from pclc.evaluation.hashes import tensor_hash
+from pclc.evaluation.sharing import gather
+from pclc.evaluation.state import State
 from pclc.execution import Execution
+from pclc.training.processes import Processes
 
 BLACK_BOX = (HardLabel, Noise, Square, Transfer, SPSA)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One attack of the audit: how many examples it was given, how many it broke, in how many seconds."""
+    """One attack of the audit.
+
+    Attributes:
+        attack: as text.
+        tried, broke: examples that it was given, and that fell.
+        seconds: that it took.
+        black_box: it needs no gradient.
+        spared: examples that stood too and that it was not given, because it broke little of a random sample.
+    """
 
     attack: str
     tried: int
     broke: int
     seconds: float
     black_box: bool
+    spared: int = 0
 
 
 @dataclass(eq=False)
@@ -41,6 +55,10 @@ class Standing:
         broken: (N,) flags: wrong without an attack, or fooled by an example inside the ball and the box.
         x_adv: (N, ...) those examples.
         steps: what was tried.
+        spent_before: seconds of an earlier audit, which was killed, in what was kept of it.
+        state: where outcomes are kept, for an audit that is killed.
+        about: what all of them depend on; None where that has no name, and nothing is kept.
+        peers: processes that share the examples; each knows all outcomes.
     """
 
     model: Model
@@ -51,36 +69,68 @@ class Standing:
     eps: float
     seed: int
     execution: Execution
+    state: State = field(default_factory=lambda: State(None))
+    about: dict[str, Any] | None = None
+    peers: Processes = field(default_factory=Processes)
     clean: Tensor = field(init=False)
     broken: Tensor = field(init=False)
     x_adv: Tensor = field(init=False)
     steps: list[Step] = field(default_factory=list)
+    spent_before: float = 0.0
 
     def __post_init__(self) -> None:
         self.clean = ~is_fooled(self.model, self.x, self.y, execution=self.execution)
         self.broken, self.x_adv = torch.zeros_like(self.clean), self.x.clone()
         self.keep((~self.clean).nonzero().squeeze(1), self.x[~self.clean])
+        # One process may round otherwise than another; all go by the first.
+        first = gather((self.clean.cpu(), self.broken.cpu()), self.peers.count)[0]
+        self.clean, self.broken = (flags.to(self.x.device) for flags in first)
 
-    def strike(self, attack: Attack, craft: Model, rows: Tensor) -> None:
+    def strike(self, attack: Attack, craft: Model, rows: Tensor) -> Step:
         """Attack those of `rows` (places) that still stand, through `craft`, and keep what fools the model."""
         started = time.perf_counter()
         todo = rows[~self.broken[rows]]
-        if len(todo):
-            x_adv = run_quietly(attack, craft, self.x[todo], self.y[todo], self.seed, self.index[todo], self.execution)
-            broke = self.keep(todo, x_adv)
-        else:
-            broke = 0
-        seconds = time.perf_counter() - started
+        mine = todo[self.peers.rank :: self.peers.count]
+        hits, before = self._hits(attack, craft, mine)
+        self.spent_before += before
+        shares = gather(hits, self.peers.count)
+        for share in shares:
+            hit = share["rows"].to(self.x.device)
+            self.x_adv[hit], self.broken[hit] = share["x_adv"].to(self.x_adv), True
+        broke = sum(len(share["rows"]) for share in shares)
+        seconds = time.perf_counter() - started + before
         self.steps.append(Step(str(attack), len(todo), broke, seconds, isinstance(attack, BLACK_BOX)))
+        return self.steps[-1]
 
     def keep(self, rows: Tensor, x_adv: Tensor) -> int:
         """Keep candidates for `rows` that are inside and wrong in both precisions; returns how many are."""
+        rows, x_adv = self._checked(rows, x_adv)
+        self.x_adv[rows], self.broken[rows] = x_adv, True
+        return len(rows)
+
+    def _hits(self, attack: Attack, craft: Model, rows: Tensor) -> tuple[dict[str, Tensor], float]:
+        """Rows that fall and their examples, on the CPU, computed or kept; and the seconds that kept ones had taken."""
+        identity = None
+        if self.about is not None and len(rows):
+            identity = {**self.about, "attack": str(attack), "rows": tensor_hash(rows)}
+        kept = self.state.load_tensors(identity)
+        if kept is not None:
+            return kept[0], float(kept[1]["seconds"])
+        started = time.perf_counter()
+        hit, x_adv = rows, self.x[rows]
+        if len(rows):
+            x_adv = run_quietly(attack, craft, x_adv, self.y[rows], self.seed, self.index[rows], self.execution)
+            hit, x_adv = self._checked(rows, x_adv)
+        found = {"rows": hit.cpu(), "x_adv": x_adv.cpu().contiguous()}
+        self.state.save_tensors(identity, found, {"seconds": time.perf_counter() - started})
+        return found, 0.0
+
+    def _checked(self, rows: Tensor, x_adv: Tensor) -> tuple[Tensor, Tensor]:
         nominated = is_fooled(self.model, x_adv, self.y[rows], execution=self.execution) if len(rows) else rows > 0
         rows, x_adv = rows[nominated], x_adv[nominated]
         seen = look_at(self.model, x_adv, self.x[rows], self.y[rows], self.norm, self.eps, self.execution)
         hit = (seen.inside & seen.wrong).to(rows.device)
-        self.x_adv[rows[hit]], self.broken[rows[hit]] = x_adv[hit].to(self.x_adv), True
-        return int(hit.sum())
+        return rows[hit], x_adv[hit].to(self.x_adv)
 
 
 def run_quietly(

@@ -1,0 +1,122 @@
+"""Audits on record: what `pclc audit` found, with how the model was trained and the commands that repeat both."""
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pclc
+from pclc.evaluation.audit.document import load_document
+from pclc.evaluation.hashes import model_hash
+from pclc.files import write_atomically
+from pclc.report.commands import commands_of
+from pclc.report.runs import Run
+
+FORMAT = "pclc-recorded-audit"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class RecordedAudit:
+    """One audit, small enough to be kept for good.
+
+    Attributes:
+        name: of the run directory.
+        commands: that repeat it, in their order.
+        config: the run directory's configuration.
+        audit: `audit.json` without the places of the witnesses.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    config: dict[str, Any]
+    audit: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: Path) -> "RecordedAudit":
+        """Read what :meth:`save` wrote."""
+        content = json.loads(path.read_text())
+        if (content.pop("format", None), content.pop("version", None)) != (FORMAT, VERSION):
+            raise ValueError(
+                f"Expected {path} to hold a recorded audit ({FORMAT}, version {VERSION}), but it does not."
+            )
+        return cls(**{**content, "commands": tuple(content["commands"])})
+
+    @property
+    def eps(self) -> str:
+        """The radius as people write it."""
+        return radius(self.audit["conditions"]["eps"])
+
+    @property
+    def recipe(self) -> dict[str, Any] | None:
+        """The adversarial part of the training, where there is one."""
+        return self.config["train"].get("adversarial")  # type: ignore[no-any-return]
+
+
+def record(run: Path, folder: Path, twin: Path | None = None) -> RecordedAudit:
+    """What is kept of the audit in `folder`, of the model in a run directory; nothing is taken on trust.
+
+    Args:
+        run: run directory of `pclc train`; only its last name is kept, so that no path of a machine is.
+        folder: where `pclc audit --out` wrote `audit.json`.
+        twin: the run directory that the audit made transfers from.
+    """
+    directory, audit = pclc.RunDirectory(run), load_document(folder)
+    about = audit["conditions"]
+    config = directory.config
+    if about["model_hash"] != model_hash(pclc.load_model(run)):
+        raise ValueError(f"Expected the audit in {folder} to be of the model in {run}, but its hash is of another one.")
+    if about["data"] != f"{config['dataset']['name']}, test":
+        raise ValueError(
+            f"Expected an audit on the test images of {config['dataset']['name']}, but got {about['data']}."
+        )
+    if about["twin"] != (None if twin is None else model_hash(pclc.load_model(twin))):
+        raise ValueError(
+            f"Expected `twin` to be the run that the audit in {folder} made transfers from, but got {twin}."
+        )
+    name = run.resolve().name
+    audit = {**audit, "witnesses": {"count": audit["witnesses"]["count"]}, "conditions": {**about, "model": name}}
+    # A shell that stands in the project's folder repeats it, wherever this run was.
+    place = Path("runs") / name
+    trained = commands_of(Run(name, place, {"run": config}, training=directory.result))
+    commands = (*trained, _audit_command(place, audit, None if twin is None else twin.resolve().name))
+    return RecordedAudit(name, commands, config, audit)
+
+
+def load_recorded(results: Path) -> list[RecordedAudit]:
+    """All that are kept in a folder, in the order of data sets, networks, budgets and names."""
+    found = [RecordedAudit.load(path) for path in sorted(results.glob("*.json"))]
+
+    def order(one: RecordedAudit) -> tuple[Any, ...]:
+        return one.config["dataset"]["name"], one.config["model"]["name"], one.audit["conditions"]["eps"], one.name
+
+    return sorted(found, key=order)
+
+
+def radius(eps: float) -> str:
+    """A radius as people write it: a fraction of 255 where it is exactly one.
+
+    Example:
+        >>> radius(8 / 255), radius(0.3)
+        ('8/255', '0.3')
+    """
+    part = round(255 * eps)
+    return f"{part}/255" if part / 255 == eps else repr(eps)
+
+
+def _audit_command(place: Path, audit: dict[str, Any], twin: str | None) -> str:
+    about = audit["conditions"]
+    words = ["pclc", "audit", str(place), "--norm", about["norm"], "--eps", radius(about["eps"])]
+    words += [f"--{about['mode']}"] if about["mode"] != "standard" else []
+    words += ["--claim", repr(audit["stated_claim"])] if audit["stated_claim"] is not None else []
+    words += ["--transfer-from", str(place.with_name(twin))] if twin else []
+    words += ["--examples", str(about["given"]), "--seed", str(about["seed"])]
+    words += ["--device", "cpu"] if about["device"] == "cpu" else []
+    return shlex.join([*words, "--out", str(place / f"audit-{radius(about['eps']).replace('/', '-')}")])

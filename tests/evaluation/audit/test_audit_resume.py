@@ -1,0 +1,123 @@
+"""An audit that is killed goes on where it was."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pclc
+from pclc.evaluation.audit import standing
+from pclc.evaluation.audit.document import STEPS, to_document
+from pclc.evaluation.state import State
+
+EPS = 0.1
+
+
+def points(n: int = 40) -> tuple[Tensor, Tensor]:
+    x = torch.rand(n, 3, generator=torch.Generator().manual_seed(1))
+    return x, x.argmax(1)
+
+
+def network(bias: float = 0.0) -> nn.Module:
+    model = nn.Linear(3, 3)
+    model.weight.data, model.bias.data = 5 * torch.eye(3), torch.full((3,), bias)
+    return model.eval()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The attacks of the audit that were computed, and not found on disk."""
+    computed: list[str] = []
+    plain = standing.run_quietly
+
+    def counted(attack, *arguments):
+        computed.append(str(attack))
+        return plain(attack, *arguments)
+
+    monkeypatch.setattr(standing, "run_quietly", counted)
+    return computed
+
+
+def audit(out: Path | None, model: nn.Module | None = None, **settings) -> pclc.evaluation.audit.Audit:
+    return pclc.audit(model or network(), *points(), eps=EPS, mode="quick", out=out, **settings)
+
+
+def killed(out: Path, patch: pytest.MonkeyPatch, after: int = 3, wait: float = 0.0) -> None:
+    """An audit that ends while its last attack is on its way to the disk."""
+    kept = 0
+    plain: Callable[..., None] = State.save_tensors
+
+    def save(*arguments) -> None:
+        nonlocal kept
+        if kept == after:
+            raise KeyboardInterrupt
+        kept += 1
+        plain(*arguments)
+
+    fast = standing.is_fooled
+
+    def slow(*arguments, **settings):
+        time.sleep(wait)
+        return fast(*arguments, **settings)
+
+    with patch.context() as during:
+        during.setattr(State, "save_tensors", save)
+        during.setattr(standing, "is_fooled", slow)
+        with pytest.raises(KeyboardInterrupt):
+            audit(out)
+    assert len(list(out.glob(f"{STEPS}/*.safetensors"))) == after
+    assert not (out / "audit.json").exists()
+
+
+def story(found: pclc.evaluation.audit.Audit) -> dict:
+    document = to_document(found)
+    del document["seconds"]
+    for step in document["attacks"]:
+        del step["seconds"]
+    return document
+
+
+def test_it_goes_on_where_it_was(tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = audit(None)
+    in_whole = list(made)
+    killed(tmp_path, monkeypatch)
+    made.clear()
+    again = audit(tmp_path)
+    spared = Counter(in_whole) - Counter(made)  # the checks make attacks of their own, each time
+    assert spared == Counter(step.attack for step in whole.steps[:3])
+    assert story(again) == story(whole)
+    assert torch.equal(again.witnesses.examples, whole.witnesses.examples)
+    assert not (tmp_path / STEPS).exists()
+    assert (tmp_path / "audit.json").exists()
+
+
+def test_seconds_count_what_was_spent_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed(tmp_path, monkeypatch, wait=0.2)
+    again = audit(tmp_path)
+    assert all(step.seconds > 0.2 for step in again.steps[:3])
+    assert again.seconds > 0.6
+
+
+@pytest.mark.parametrize("change", ["model", "seed", "eps"])
+def test_what_has_changed_is_computed_anew(
+    tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    killed(tmp_path, monkeypatch)
+    changed = {"model": {"model": network(0.5)}, "seed": {"seed": 1}, "eps": {"eps": 0.2}}[change]
+    fresh = []
+    for out in (None, tmp_path):
+        made.clear()
+        settings = {"model": network(), "eps": EPS, "mode": "quick", "out": out, **changed}
+        pclc.audit(settings.pop("model"), *points(), **settings)
+        fresh.append(list(made))
+    assert fresh[0] == fresh[1]
+    assert len(list(tmp_path.glob(f"{STEPS}/*.safetensors"))) == 3, "what another audit kept stays"
+
+
+def test_a_plain_function_keeps_nothing(tmp_path: Path) -> None:
+    pclc.audit(lambda x: 5 * x, *points(), eps=EPS, mode="quick", out=tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["audit.json", "witnesses.safetensors"]
