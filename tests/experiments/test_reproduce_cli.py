@@ -1,13 +1,18 @@
 """The command: plan, run, table and figures of a small experiment."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from made_results import docs_folder
 from typer.testing import CliRunner
 
 from pclc.cli.app import app
-from pclc.experiments.experiment import ANALYSES, experiment_names
+from pclc.experiments.experiment import ANALYSES, Cell, experiment_names, load_experiment
+from pclc.experiments.smoke import smoke
+from pclc.experiments.store import Store
+from pclc.experiments.values import Selection, choose
 
 
 def run(*arguments: str | Path, code: int = 0) -> str:
@@ -41,9 +46,18 @@ def test_plan_run_and_table(small: Path, options: list[str | Path], tmp_path: Pa
     assert {row["cost"] for row in again["cells"]} == {"-", "measured"}
 
 
-def test_every_experiment_runs(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def smoke_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with every experiment as a smoke run, and what the command printed beside it."""
     pytest.importorskip("matplotlib")
-    done = json.loads(run("all", "--smoke", "--jobs", "1", "--out", tmp_path / "store", "--no-weights", "--json"))
+    store = tmp_path_factory.mktemp("smoke") / "store"
+    printed = run("all", "--smoke", "--jobs", "1", "--out", store, "--no-weights", "--json")
+    (store.parent / "printed.json").write_text(printed)
+    return store
+
+
+def test_every_experiment_runs(smoke_store: Path) -> None:
+    done = json.loads((smoke_store.parent / "printed.json").read_text())
     assert done["failures"] == {}
     assert [found["experiment"] for found in done["experiments"]] == [f"{name}-smoke" for name in experiment_names()]
     for found in done["experiments"]:
@@ -65,6 +79,54 @@ def test_every_experiment_runs(tmp_path: Path) -> None:
     assert not [row for row in rows if " from " in row]
 
 
+def test_pages_of_smoke_runs(smoke_store: Path, tmp_path: Path) -> None:
+    docs = docs_folder(tmp_path)
+    command = ("all", "--smoke", "--write-docs", "--out", smoke_store, "--docs", docs)
+    before = {path: path.read_bytes() for path in smoke_store.rglob("*") if path.is_file()}
+    gone = docs / "images/reproduction/figure9-mnist-ranks.svg"
+    gone.parent.mkdir(parents=True)
+    gone.write_text("of results that are no more")
+    run(*command)
+    assert not gone.exists()
+    assert {path: path.read_bytes() for path in smoke_store.rglob("*") if path.is_file()} == before, "nothing is run"
+    written = {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
+    run(*command)
+    assert {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()} == written
+    page, study = ((docs / name).read_text() for name in ("reproduction.md", "adversarial-training.md"))
+    assert "A trial, whose figures mean nothing" in page
+    assert "\nreproduction\nadversarial-training\n" in (docs / "results.md").read_text()
+    for text in (page, study):
+        assert str(tmp_path) not in text
+        for target in re.findall(r"\]\((images/[^)]+)\)", text):
+            assert (docs / target).stat().st_size > 100
+    assert {path.name.split(".")[0].rsplit("-", 1)[1] for path in docs.glob("images/reproduction/*")} == set(ANALYSES)
+    # Each accuracy of a cell stands in the row and column where it belongs.
+    experiment, selection = smoke(load_experiment("table1")), Selection(examples=10, epochs=1)
+    section = page.split("### table1-smoke")[1].split("\n### ")[0]
+    accuracies = [_accuracies(smoke_store, cell) for cell in selection.cells(experiment)]
+    for row in accuracies[0]:
+        figures = " | ".join(f"{found[row]:.1f} (1 seed)" for found in accuracies)
+        assert f"| {row} | {figures} |" in section
+    experiment = smoke(load_experiment("adversarial"))
+    choices = choose(Store(smoke_store), selection.tuning_cells(experiment))
+    for cell in selection.cells(experiment, choices):
+        found = _accuracies(smoke_store, cell)
+        line = next(line for line in study.splitlines() if line.startswith(f"| {cell.column} | 0 |"))
+        assert [float(number) for number in re.findall(r"(\d+\.\d) \(1 seed\)", line)][:3] == list(found.values())
+        audit = json.loads((smoke_store / "cells" / cell.hash / "result.json").read_text())["audit"]
+        assert line.endswith(f"| {audit['verdict']} (1 of 1) |")
+
+
+def _accuracies(store: Path, cell: Cell) -> dict[str, float]:
+    """By row, in percent, from the file of a cell."""
+    result = json.loads((store / "cells" / cell.hash / "result.json").read_text())
+    correct = {entry["attack"]: entry["correct"] for entry in result["attacks"]}
+    return {
+        "clean": 100 * result["clean"] / result["n"],
+        **{attack.name: 100 * correct[attack.text] / result["n"] for attack in cell.attacks},
+    }
+
+
 def test_refusals(small: Path, options: list[str | Path]) -> None:
     for arguments, sentence in (
         (("table9",), "Expected `name` to be one of adversarial, figure1"),
@@ -74,10 +136,13 @@ def test_refusals(small: Path, options: list[str | Path]) -> None:
         ((small, "--seeds", "0"), "Expected `seeds` to be at least 1, but got 0."),
         ((small, "--examples", "0"), "Expected `examples` to be at least 1, but got 0."),
         ((small, "--smoke", "--seeds", "1"), "Expected --smoke without data sets, losses, seeds, examples and epochs"),
+        (("table1", "--write-docs", "--seeds", "1"), "Expected --write-docs without a selection"),
+        ((small, "--write-docs"), "Expected --write-docs with an experiment of the package, or all, but got"),
+        (("table1", "--write-docs", "--docs", "nowhere"), "Expected `docs` to be a folder with reproduction.md"),
         ((small, "--engine", "slurm"), "Expected `engine` to be one of local, ray, but got 'slurm'."),
     ):
         done = CliRunner().invoke(app, ["reproduce", *map(str, [*options[-2:], *arguments]), "--device", "cpu"])
-        assert isinstance(done.exception, ValueError)
+        assert isinstance(done.exception, ValueError | FileNotFoundError)
         assert str(done.exception).startswith(sentence)
 
 
@@ -96,4 +161,4 @@ def test_all_takes_what_an_experiment_has(tmp_path: Path) -> None:
     places = {(row["experiment"], row["data set"], row["column"]) for row in plan["cells"]}
     assert ("table1", "mnist", "ce") in places
     assert ("figure3", "mnist", "ce") in places
-    assert {row["data set"] for row in plan["cells"] if row["experiment"] != "adversarial"} == {"mnist"}
+    assert {row["data set"] for row in plan["cells"]} == {"mnist"}, "settings of another data set are not tried either"

@@ -1,11 +1,10 @@
 """Tables: published beside ours, with a verdict only where there can be one."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from made_results import content, fill
 
 from pclc.experiments.experiment import Cell, Experiment, load_experiment
 from pclc.experiments.store import Store
@@ -14,28 +13,6 @@ from pclc.experiments.values import Selection, choose, mean_figures
 
 CE = {"clean": 99.0, "pgd 0.1": 49.0, "autoattack 0.1": 10.0}
 PC = {"clean": 99.2, "pgd 0.1": 70.0, "autoattack 0.1": 20.0}
-
-
-def content(cell: Cell, accuracies: dict[str, float]) -> dict[str, Any]:
-    """What a cell would give with these accuracies in percent of 1,000 images, and 0 under every other attack."""
-    correct = {attack.name: round(10 * accuracies.get(attack.name, 0.0)) for attack in cell.attacks}
-    return {
-        "n": 1000,
-        "clean": round(10 * accuracies["clean"]),
-        "attacks": [
-            {"attack": attack.text, "transfer": attack.transfer, "correct": correct[attack.name]}
-            for attack in cell.attacks
-        ],
-        "worst_case": [{"norm": "Linf", "eps": 0.1, "correct": 5}, {"norm": None, "eps": None, "correct": 0}],
-        "training": {"device": "cpu"},
-        "conditions": {"device": "cpu", "precision": "fp32", "versions": {"torch": "2", "pclc": "0"}},
-        "warnings": ["something was seen"],
-    }
-
-
-def fill(store: Store, cells: list[Cell], figures: Callable[[Cell], dict[str, float]]) -> None:
-    for cell in cells:
-        store.save(cell, content(cell, figures(cell)), {"analyses": []})
 
 
 def near(cell: Cell) -> dict[str, float]:

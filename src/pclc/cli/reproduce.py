@@ -47,6 +47,11 @@ def reproduce(
         bool, typer.Option("--smoke", help="The whole path on digits in seconds; the figures mean nothing.")
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Show cells, costs and what is there; run nothing.")] = False,
+    write_docs: Annotated[
+        bool,
+        typer.Option("--write-docs", help="Write the pages of the documentation from the results; run nothing."),
+    ] = False,
+    docs: Annotated[Path, typer.Option(help="With --write-docs: folder of the documentation.")] = Path("docs"),
     weights: Annotated[
         bool, typer.Option("--weights/--no-weights", help="Keep the weights when the grid is done.")
     ] = True,
@@ -68,6 +73,8 @@ def reproduce(
     - `pclc reproduce all --plan`
 
     - `pclc reproduce table1 --datasets mnist --seeds 1 --examples 100 --epochs 1`, a trial of the whole path
+
+    - `pclc reproduce all --write-docs`, the pages on reproduction and on adversarial training
     """
     import pclc
     from pclc.experiments.experiment import experiment_names, load_experiment
@@ -87,6 +94,11 @@ def reproduce(
             raise ValueError("Expected --smoke without data sets, losses, seeds, examples and epochs: it has its own.")
         chosen = [smoke_run(each) for each in chosen]
         selection = Selection(variant=variant, examples=10, epochs=1)
+    if write_docs:
+        if datasets or losses or seeds or examples or epochs or plan or variant != "paper":
+            raise ValueError("Expected --write-docs without a selection and without --plan: pages show all there is.")
+        _write_docs(experiment, out, selection, docs, smoke)
+        return
     for each in () if several else chosen:
         each.cells(datasets, losses, variant=variant)  # refuses names that it does not have
     settings = GridSettings(
@@ -111,6 +123,31 @@ def reproduce(
         typer.echo(f"pclc: {count} cell{'s' if count > 1 else ''} failed: {text}", err=True)
     if failures:
         raise typer.Exit(1)
+
+
+def _write_docs(name: str, out: Path, selection: "Selection", docs: Path, smoke: bool) -> None:
+    """One page for the study of adversarial training, one for everything else: each with all that the store has."""
+    from pclc.experiments.experiment import experiment_names, load_experiment
+    from pclc.experiments.pages import write_adversarial, write_reproduction
+    from pclc.experiments.smoke import smoke as smoke_run
+    from pclc.experiments.store import Store
+
+    if name not in ("all", *experiment_names()):
+        raise ValueError(f"Expected --write-docs with an experiment of the package, or all, but got {name!r}.")
+    # The paper's tables first.
+    names = sorted(experiment_names(), key=lambda each: (not each.startswith("table"), each))
+    experiments = {each: load_experiment(each) for each in names}
+    if smoke:
+        experiments = {each: smoke_run(experiment) for each, experiment in experiments.items()}
+    written = []
+    if name in ("all", "adversarial"):
+        written += write_adversarial(Store(out), experiments["adversarial"], selection, docs)
+        if not written:
+            typer.echo(f"{docs}/adversarial-training.md is not written: no cell of `adversarial` is finished in {out}.")
+    if name != "adversarial":
+        written += write_reproduction(Store(out), list(experiments.values()), selection, docs)
+    for page in written:
+        typer.echo(str(page))
 
 
 def _run(chosen: Sequence["Experiment"], selection: "Selection", settings: "GridSettings") -> dict[str, str]:
@@ -192,6 +229,8 @@ def _print_block(block: "Block") -> None:
     for start in range(0, len(block.columns), _COLUMNS_A_TABLE):
         columns = block.columns[start : start + _COLUMNS_A_TABLE]
         rows = [{"row": row, **{name: entries[row, name].text() for name in columns}} for row in block.rows]
+        if any(block.audits.values()):
+            rows.append({"row": "audit", **{name: block.audited(name) for name in columns}})
         print_table(rows, title=f"{block.dataset}, {block.model} ({heading})")
     for column, seeds in block.seeds.items():
         missing = block.not_run[column]
@@ -210,7 +249,7 @@ def _print_block(block: "Block") -> None:
 
 
 def _show_plan(chosen: Sequence["Experiment"], selection: "Selection", settings: "GridSettings", as_json: bool) -> None:
-    from pclc.experiments.costs import plan_grid
+    from pclc.experiments.costs import duration, plan_grid
     from pclc.experiments.store import Store
     from pclc.experiments.values import choose
 
@@ -247,33 +286,21 @@ def _show_plan(chosen: Sequence["Experiment"], selection: "Selection", settings:
         typer.echo(json.dumps({"cells": rows, "seconds": total, "limits": selection.limits}, indent=1))
         return
     if rows:
-        times = [{"time": _duration(row.pop("seconds")), "cost": row.pop("cost")} for row in rows]
+        times = [{"time": duration(row.pop("seconds")), "cost": row.pop("cost")} for row in rows]
         print_table([{**row, **time} for row, time in zip(rows, times, strict=True)])
     finished = sum(plan.finished for plan in planned.values())
     limits = f" ({selection.limits})" if selection.limits else ""
-    left = f"about {_duration(total)} left on one device"
+    left = f"about {duration(total)} left on one device"
     typer.echo(f"{len(planned)} cells{limits}, {finished} of them finished; {left}")
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    setting = row["setting"]
-    text = ", ".join(f"{key} {value}" for part in setting.values() for key, value in part.items())
+    from pclc.experiments.table import setting_text
+
+    text = setting_text(row["setting"])
     shown = {name: "not run" if row[name] is None else f"{row[name]:.2f}" for name in ("clean %", "robust %")}
     return {"column": row["column"], "setting": text, **shown, "chosen": "chosen" if row["chosen"] else ""}
 
 
 def _listed(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, sorted(seeds)))
-
-
-def _duration(seconds: float) -> str:
-    """In the unit that suits it.
-
-    Example:
-        >>> _duration(50), _duration(4000)
-        ('50 s', '1.1 h')
-    """
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import mean
@@ -22,6 +22,9 @@ from pclc.models import create_model
 
 # What multiplies the passes of an attack.
 _FACTORS = ("steps", "restarts", "search_steps", "samples", "targets", "queries", "draws")
+
+
+_Times = dict[tuple[object, ...], dict[str, list[float]]]  # by network and what is done, and by data set
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class PlannedCell:
 
 def plan_grid(store: Store, cells: Sequence[Cell], execution: Execution) -> list[PlannedCell]:
     """What is there, and what the rest will cost; a training that several cells need is counted with the first."""
-    known = _Known(store.results(), execution)
+    device = execution.torch_device
+    here = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    known = Known(store.results(), here, lambda training: _timed(training.model, training.dataset, execution))
     counted: set[str] = set()
     planned = []
     for cell in cells:
@@ -58,11 +63,24 @@ def plan_grid(store: Store, cells: Sequence[Cell], execution: Execution) -> list
                 parts += _training_costs(store, training, known, counted)
             counted.add(training.hash)
         parts += [known.attack(cell, attack.text, attack.attack, cell.examples) for attack in cell.attacks]
-        parts += known.analyses(cell)
+        parts += [*known.analyses(cell), *known.audit(cell)]
         seconds = sum(part for part, _ in parts)
         trained = store.is_trained(cell.training)
         planned.append(PlannedCell(cell, False, trained, seconds, all(measured for _, measured in parts)))
     return planned
+
+
+def duration(seconds: float) -> str:
+    """In the unit that suits it.
+
+    Example:
+        >>> duration(50), duration(4000)
+        ('50 s', '1.1 h')
+    """
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def passes(attack: Attack) -> int:
@@ -78,47 +96,70 @@ def passes(attack: Attack) -> int:
     return math.prod(int(getattr(attack, name, 1) or 1) for name in _FACTORS)
 
 
-class _Known:
-    """Seconds an epoch and seconds an example of finished work on the same kind of device."""
+class Known:
+    """Seconds of finished work on the same kind of device, an image: training it once, attacking it.
 
-    def __init__(self, results: Iterable[dict[str, Any]], execution: Execution) -> None:
-        self.execution = execution
-        device = execution.torch_device
-        here = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-        self.epochs: dict[tuple[object, ...], list[float]] = {}
-        self.examples: dict[tuple[object, ...], list[float]] = {}
+    What was not done on a data set is taken from others with the same network, by the number of pixels, and is then an
+    estimate; what was not done at all from the passes that it takes.
+
+    Args:
+        results: of finished cells.
+        device: its name, as results have it.
+        seconds_of_a_pass: forward and backward, an image; not a number where that is not known.
+    """
+
+    def __init__(
+        self, results: Iterable[dict[str, Any]], device: str, seconds_of_a_pass: Callable[[Training], float]
+    ) -> None:
+        self.seconds_of_a_pass = seconds_of_a_pass
+        self.trained: _Times = {}
+        self.attacked: _Times = {}
         self.analysed: dict[str, list[float]] = {}
         for result in results:
             about = result["cell"]["training"]
-            key = about["dataset"], about["model"]
-            training = result["training"]
-            if training["device"] == here:
-                crafting = (about["train"].get("adversarial") or {}).get("steps", 0)
-                self.epochs.setdefault((*key, crafting), []).append(training["seconds"] / training["epochs"])
-            if result["conditions"]["device"] == here:
+            training, model = result["training"], about["model"]
+            if training["device"] == device:
+                images = training["epochs"] * describe(about["dataset"]).counts["train"]
+                key = model, crafting_passes(about["train"].get("adversarial"))
+                _note(self.trained, about["dataset"], key, training["seconds"] / images)
+            if result["conditions"]["device"] == device:
                 for attack in result["attacks"]:
-                    self.examples.setdefault((*key, attack["attack"]), []).append(attack["seconds"] / result["n"])
+                    _note(self.attacked, about["dataset"], (model, attack["attack"]), attack["seconds"] / result["n"])
                 self.analysed.setdefault(_analyses_key(result["cell"]), []).append(result["seconds"]["analyses"])
+                if "audit" in result:
+                    seconds = result["seconds"]["audit"] / result["audit"]["clean"]["n"]
+                    _note(self.attacked, about["dataset"], (model, result["cell"]["audit"]["mode"]), seconds)
 
     def training(self, training: Training, epochs: int) -> tuple[float, bool]:
-        recipe = training.config.adversarial
-        crafting = (recipe.steps or 0) if recipe else 0
-        found = self.epochs.get((training.dataset, training.model, crafting))
+        """Seconds of so many epochs, and whether they were measured."""
+        crafting = crafting_passes(training.config.as_dict().get("adversarial"))
+        images = epochs * describe(training.dataset).counts["train"]
+        found = _find(self.trained, training.dataset, (training.model, crafting))
         if found:
-            return epochs * mean(found), True
-        images = describe(training.dataset).counts["train"]
-        return epochs * images * (1 + crafting) * _seconds_of_a_pass(training, self.execution), False
+            return images * found[0], found[1]
+        return images * (1 + crafting) * self.seconds_of_a_pass(training), False
 
     def attack(self, cell: Cell, text: str, attack: Attack, examples: int | None) -> tuple[float, bool]:
-        counts = describe(cell.training.dataset).counts
-        held_out = round(cell.training.config.validation * counts["train"])
-        n = examples or (held_out if cell.split == "validation" else counts["test"])
-        found = self.examples.get((cell.training.dataset, cell.training.model, text))
+        """Seconds of an attack on a cell's images, and whether they were measured."""
+        n = _images(cell, examples)
+        found = _find(self.attacked, cell.training.dataset, (cell.training.model, text))
         if found:
-            return n * mean(found), True
-        return n * passes(attack) * _seconds_of_a_pass(cell.training, self.execution), False
+            return n * found[0], found[1]
+        return n * passes(attack) * self.seconds_of_a_pass(cell.training), False
+
+    def audit(self, cell: Cell) -> list[tuple[float, bool]]:
+        """Seconds of the audit that a cell asks for; as long as standard AutoAttack where none is known."""
+        if cell.audit is None:
+            return []
+        n = min(cell.audit.examples or _images(cell), _images(cell, cell.examples))
+        found = _find(self.attacked, cell.training.dataset, (cell.training.model, cell.audit.mode))
+        if found:
+            return [(n * found[0], found[1])]
+        standard = AutoAttack(cell.audit.eps)
+        return [(self.attack(cell, str(standard), standard, n)[0], False)]
 
     def analyses(self, cell: Cell) -> list[tuple[float, bool]]:
+        """Seconds of a cell's analyses, and whether they were measured."""
         found = self.analysed.get(_analyses_key(cell.as_dict()))
         if found:
             return [(mean(found), True)]
@@ -130,13 +171,38 @@ class _Known:
         ]
 
 
+def crafting_passes(recipe: Mapping[str, Any] | None) -> int:
+    """Passes for the adversarial example of an image in training, by the recipe as results have it."""
+    return 0 if recipe is None else recipe.get("steps") or 1
+
+
+def _note(times: _Times, dataset: str, key: tuple[object, ...], seconds: float) -> None:
+    times.setdefault(key, {}).setdefault(dataset, []).append(seconds)
+
+
+def _find(times: _Times, dataset: str, key: tuple[object, ...]) -> tuple[float, bool] | None:
+    """The mean on this data set, or an estimate from the others; None where there is neither."""
+    found = times.get(key, {})
+    if dataset in found:
+        return mean(found[dataset]), True
+    size = math.prod(describe(dataset).shape)
+    others = [mean(seconds) * size / math.prod(describe(other).shape) for other, seconds in found.items()]
+    return (mean(others), False) if others else None
+
+
+def _images(cell: Cell, examples: int | None = None) -> int:
+    counts = describe(cell.training.dataset).counts
+    held_out = round(cell.training.config.validation * counts["train"])
+    return examples or (held_out if cell.split == "validation" else counts["test"])
+
+
 def _analyses_key(content: dict[str, Any]) -> str:
     """What the time of a cell's analyses depends on."""
     training = content["training"]
     return json.dumps([training["dataset"], training["model"], content["analyses"], content.get("examples")])
 
 
-def _training_costs(store: Store, training: Training, known: _Known, counted: set[str]) -> list[tuple[float, bool]]:
+def _training_costs(store: Store, training: Training, known: Known, counted: set[str]) -> list[tuple[float, bool]]:
     """Of the epochs that are left to do: a first phase that is shared may be done, or counted elsewhere."""
     epochs = sum(phase.epochs for phase in training.config.phases)
     first = warm_up_of(training)
@@ -145,10 +211,6 @@ def _training_costs(store: Store, training: Training, known: _Known, counted: se
     if first is not None:
         counted.add(first.hash)
     return [known.training(training, epochs)]
-
-
-def _seconds_of_a_pass(training: Training, execution: Execution) -> float:
-    return _timed(training.model, training.dataset, execution)
 
 
 @cache

@@ -3,14 +3,16 @@
 import tomllib
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pclc.attacks import Attack, UnreachableWarning, parse_attack
 from pclc.data import dataset_names
+from pclc.evaluation.audit.ladder import Mode
 from pclc.experiments.published import PublishedFigure, load_published
 from pclc.experiments.toml import check_keys, read_toml
 from pclc.models import model_names
@@ -64,6 +66,21 @@ class Analysis:
 
 
 @dataclass(frozen=True)
+class AuditRequest:
+    """An audit of each model, whose verdict is kept with the figures (`pclc.audit`).
+
+    Attributes:
+        eps: radius of the ball, in Linf.
+        mode: "quick", "standard" or "full".
+        examples: how many test images, from the first on; None: all.
+    """
+
+    eps: float
+    mode: Mode = "full"
+    examples: int | None = None
+
+
+@dataclass(frozen=True)
 class Training:
     """One model: data, network and recipe, which with its seed decide the weights."""
 
@@ -102,6 +119,7 @@ class Cell:
         examples: how many test images, from the first on; None: all.
         split: "test", or "validation": what the training held out, on which settings are chosen.
         setting: number of the arm's setting where several are tried.
+        audit: of the model, or None.
     """
 
     training: Training
@@ -114,6 +132,7 @@ class Cell:
     examples: int | None = None
     split: str = "test"
     setting: int | None = None
+    audit: AuditRequest | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All that decides the result, for JSON; names of rows and columns do not."""
@@ -131,6 +150,8 @@ class Cell:
             content["examples"] = self.examples
         if self.split != "test":
             content["split"] = self.split
+        if self.audit is not None:
+            content["audit"] = asdict(self.audit)
         return content
 
     @property
@@ -174,6 +195,7 @@ class Group:
     extra: tuple[NamedAttack, ...]
     analyses: tuple[Analysis, ...]
     substitute: str | None
+    audit: AuditRequest | None = None
 
 
 @dataclass(frozen=True)
@@ -256,6 +278,7 @@ class Experiment:
                 analyses=(),
                 substitute=None,
                 split="validation",
+                audit=None,
             )
             for arm in group.arms
             if columns is None or arm.column in columns
@@ -324,6 +347,7 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
             "analyses": list,
             "substitute": str,
             "train": dict,
+            "audit": dict,
         },
     )
     for dataset in content["datasets"]:
@@ -351,7 +375,24 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
         extra=extra,
         analyses=tuple(_analysis(analysis, f"an analysis of {where}") for analysis in content.get("analyses", [])),
         substitute=content.get("substitute"),
+        audit=_audit(content["audit"], f"`audit` of {where}") if "audit" in content else None,
     )
+
+
+def _audit(content: Mapping[str, Any], where: str) -> AuditRequest:
+    """An audit; its eps is a text, so that it can be a fraction such as 8/255."""
+    check_keys(content, where, required={"eps": str}, optional={"mode": str, "examples": int})
+    mode = content.get("mode", "full")
+    _check_one("mode", mode, get_args(Mode), where)
+    try:
+        eps = float(Fraction(content["eps"]))
+    except (ValueError, ZeroDivisionError):
+        eps = 0.0
+    if eps <= 0:
+        raise ValueError(f'Expected `eps` of {where} to be a radius such as "8/255", but got {content["eps"]!r}.')
+    if content.get("examples", 1) < 1:
+        raise ValueError(f"Expected `examples` of {where} to be at least 1, but got {content['examples']}.")
+    return AuditRequest(eps, mode, content.get("examples"))
 
 
 def _arm(content: object, arms: Mapping[str, Arm], shared: Mapping[str, Any], where: str) -> Arm:
@@ -425,6 +466,7 @@ def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str, setting
         analyses=group.analyses,
         substitute=substitute or None,
         setting=setting if arm.settings else None,
+        audit=group.audit,
     )
 
 

@@ -13,8 +13,8 @@ _FEW = {"steps": 2, "search_steps": 1, "samples": 4, "queries": 5, "restarts": 1
 def smoke(experiment: Experiment) -> Experiment:
     """The experiment on digits with one seed, its first and last arm, two settings of each, and attacks of two steps.
 
-    AutoAttack becomes a custom one of two short components. Rows keep their names, so the figures mean nothing; what is
-    shown is that all of it runs.
+    An audit becomes a quick one, AutoAttack a custom one of two short components. Rows keep their names, so the figures
+    mean nothing; what is shown is that all of it runs.
 
     Example:
         >>> from pclc.experiments.experiment import load_experiment
@@ -35,6 +35,7 @@ def smoke(experiment: Experiment) -> Experiment:
             for analysis in first.analyses
         ),
         substitute=first.substitute and "lenet8",
+        audit=first.audit and replace(first.audit, mode="quick"),
     )
     return replace(
         experiment,

@@ -7,6 +7,7 @@
 ``cells/HASH/result.json``             what a cell gave: counts, conditions, costs, checksums; written last
 ``cells/HASH/evaluation.json.gz``      outcomes of every example (`pclc.evaluation.document`), compressed
 ``cells/HASH/analyses.json.gz``        what the cell's analyses gave
+``cells/HASH/audit.json.gz``           the audit of its model, without the witnesses, where one was asked for
 ``locks/``                             who works on what
 =====================================  ================================================================================
 

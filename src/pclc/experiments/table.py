@@ -92,12 +92,22 @@ class Block:
     contrasts: tuple[Contrast, ...]
     seeds: Mapping[str, tuple[int, ...]]  # by column, those that were run
     not_run: Mapping[str, tuple[int, ...]]
+    audits: Mapping[str, Mapping[int, str]]  # by column, the verdicts of those that were audited
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What to know about the published figures with a star."""
         published = [entry.published for entry in self.entries if entry.published is not None]
         return tuple(dict.fromkeys(remark.text for figure in published for remark in figure.remarks))
+
+    def entry(self, row: str, column: str) -> Entry:
+        """The figure of a row and a column."""
+        return next(entry for entry in self.entries if (entry.row, entry.column) == (row, column))
+
+    def audited(self, column: str) -> str:
+        """What the audits of a column say, over seeds."""
+        counts = Counter(self.audits[column].values())
+        return ", ".join(f"{verdict} ({count} of {counts.total()})" for verdict, count in counts.items()) or "not run"
 
     def summary(self, column: str) -> str:
         """How a column compares with the published one over all its rows; empty where nothing was judged."""
@@ -217,6 +227,16 @@ def judge_claims(
     return tuple(judged)
 
 
+def setting_text(setting: Mapping[str, Mapping[str, Any]]) -> str:
+    """A setting of an arm in words.
+
+    Example:
+        >>> setting_text({"train": {"lr": 0.1}, "recipe": {"beta": 5.0}})
+        'lr 0.1, beta 5.0'
+    """
+    return ", ".join(f"{key} {value}" for part in setting.values() for key, value in part.items())
+
+
 def spread(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
     """Mean and sample standard deviation, with the number of seeds where it is one.
 
@@ -273,7 +293,13 @@ def _block(
         tuple(_contrasts(experiment, first, rows, figures, values, judged)),
         run,
         {column: tuple(sorted(defined - set(seeds))) for column, seeds in run.items()},
+        {column: _verdicts([c for c in cells if c.column == column and c.audit], results) for column in columns},
     )
+
+
+def _verdicts(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> dict[int, str]:
+    """Of the audits, by seed."""
+    return {c.training.config.seed: results[c.hash]["audit"]["verdict"] for c in cells if c.hash in results}
 
 
 def _verdict(figure: PublishedFigure | None, values: Mapping[int, float]) -> Verdict | None:

@@ -45,14 +45,15 @@ class Selection:
         return ", ".join(parts)
 
     def tuning_cells(self, experiment: Experiment) -> list[Cell]:
-        """The cells on which the settings of arms are chosen."""
+        """The cells on which the settings of arms are chosen; none where no data set of the experiment is asked for."""
+        if _known(self.datasets, _datasets(experiment)) == []:
+            return []
         return experiment.tuning_cells(_known(self.columns, _columns(experiment)), self.examples, self.epochs)
 
     def cells(self, experiment: Experiment, choices: Mapping[str, int] | None = None) -> list[Cell]:
         """The cells of that part; data sets and columns that this experiment does not have are left out."""
-        datasets = [name for group in experiment.groups for name in group.datasets]
         return experiment.cells(
-            _known(self.datasets, datasets),
+            _known(self.datasets, _datasets(experiment)),
             _known(self.columns, _columns(experiment)),
             range(self.seeds) if self.seeds else None,
             self.variant,
@@ -110,12 +111,21 @@ def worst_case_name(entry: Mapping[str, Any]) -> str:
         >>> worst_case_name({"norm": "Linf", "eps": 8 / 255}), worst_case_name({"norm": None, "eps": None})
         ('worst case 8/255', 'worst case of all')
     """
-    eps, norm = entry["eps"], entry["norm"]
-    if eps is None:
+    if entry["eps"] is None:
         return "worst case of all"
+    text = eps_text(entry["eps"])
+    return f"worst case {text}" if entry["norm"] == "Linf" else f"worst case {entry['norm']} {text}"
+
+
+def eps_text(eps: float) -> str:
+    """A radius as people write it.
+
+    Example:
+        >>> eps_text(8 / 255), eps_text(0.2)
+        ('8/255', '0.2')
+    """
     bytes_ = round(255 * eps)
-    text = f"{bytes_}/255" if eps == bytes_ / 255 and len(repr(eps)) > 6 else f"{eps:g}"
-    return f"worst case {text}" if norm == "Linf" else f"worst case {norm} {text}"
+    return f"{bytes_}/255" if eps == bytes_ / 255 and len(repr(eps)) > 6 else f"{eps:g}"
 
 
 def analysis_results(store: Store, cell: Cell) -> list[tuple[Any, list[Result]]]:
@@ -138,6 +148,10 @@ def mean_figures(store: Store, experiment: Experiment, cells: Sequence[Cell]) ->
             if experiment.published is None or experiment.figure(cell, name) is not None:
                 found.setdefault((experiment.name, cell.training.dataset, cell.column, name), []).append(value)
     return {place: mean(values) for place, values in found.items()}
+
+
+def _datasets(experiment: Experiment) -> list[str]:
+    return [name for group in experiment.groups for name in group.datasets]
 
 
 def _columns(experiment: Experiment) -> list[str]:

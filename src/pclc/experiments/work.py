@@ -14,12 +14,17 @@ from pclc.attacks.types import Norm
 from pclc.data import Dataset, load_dataset
 from pclc.data.split import split_validation
 from pclc.evaluation import Evaluation, SetupWarning, evaluate
+from pclc.evaluation.audit import audit
+from pclc.evaluation.audit import document as audit_document
 from pclc.evaluation.document import to_document
 from pclc.execution import Execution
 from pclc.experiments.analyses import analyse
 from pclc.experiments.experiment import Cell, NamedAttack
 from pclc.experiments.store import DamagedWarning, Store
 from pclc.experiments.trained import BusyError, Trained, hold_model, trained_model
+
+# What a result keeps of an audit; all of it is in a file of its own.
+_AUDITED = ("verdict", "reason", "claimed", "clean", "robust_accuracy", "overstatement")
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,33 @@ def _measure(
         "warnings": list(evaluation.notes),
         "seconds": seconds,
     }
-    return content, {"evaluation": to_document(evaluation), "analyses": analyses}
+    details: dict[str, Any] = {"evaluation": to_document(evaluation), "analyses": analyses}
+    if cell.audit is not None:
+        details["audit"] = _audited(cell, trained, data, execution)
+        content["audit"] = {name: details["audit"][name] for name in _AUDITED} | {
+            "fired": [check["name"] for check in details["audit"]["checks"] if check["state"] == "fired"]
+        }
+        seconds["audit"] = details["audit"]["seconds"]
+    return content, details
+
+
+def _audited(cell: Cell, trained: Trained, data: Dataset, execution: Execution) -> dict[str, Any]:
+    """The audit that a cell asks for, as JSON; its witnesses, which are images, are not kept."""
+    assert cell.audit is not None
+    some = slice(cell.audit.examples)
+    found = audit(
+        trained.model,
+        data.images[some].float() / 255,
+        data.labels[some],
+        eps=cell.audit.eps,
+        mode=cell.audit.mode,
+        seed=cell.training.config.seed,
+        loss=cell.training.config.loss,
+        execution=execution,
+        model_name=f"{cell.training.model}, training {cell.training.hash}",
+        data_name=f"{data.name}, {data.split}",
+    )
+    return audit_document.to_document(found)
 
 
 def data_of(cell: Cell, root: Path | None) -> Dataset:

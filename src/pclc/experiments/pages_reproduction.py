@@ -1,0 +1,199 @@
+"""The part of the page on reproduction that is made from results: every table, what it says, what is not run."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pclc.experiments.drawings import draw_figures
+from pclc.experiments.pages_text import bullets, listed, markdown_table, shown, warnings_in
+from pclc.experiments.store import Store
+from pclc.experiments.table import Block, Contrast, Entry, JudgedClaim, Table, make_table
+
+_IMAGES = "images/reproduction"
+_PUBLISHED_A_TABLE, _COLUMNS_A_TABLE = 2, 5  # columns of the paper with three cells each; of ours with one
+_FEW = 3  # exceptions to a claim that are named
+_SHOWN = {
+    "ranks": "Bars show in which class newly successful attacks land, for each eps; a line shows how many there are",
+    "embedding": "t-SNE of the last features; each class has a colour and a marker, successful attacks are plus signs",
+    "gaps": "Bars show the mean probability gap of each model, clean and under attack",
+    "histograms": "Histograms of the loss and of the margin over examples",
+    "confusion": "True against predicted class, in percent of the true class",
+}
+
+
+def reproduction_section(store: Store, tables: Sequence[Table], docs: Path) -> str:
+    """Every table with what belongs to it; figures are written below `docs`.
+
+    Args:
+        store: with the results.
+        tables: of all experiments on the page; those without a finished cell are named as not run.
+        docs: folder of the documentation.
+    """
+    there = [table for table in tables if _ran(table)]
+    parts = []
+    stems: list[Path] = []
+    for table in there:
+        figures = _draw(store, table, docs / _IMAGES)
+        stems += figures
+        parts.append(_experiment(table, figures))
+        parts += [_experiment(other, []) for other in _variants(store, table)]
+    _remove_others(docs / _IMAGES, stems)
+    left = [table for table in tables if not _ran(table)]
+    if left:
+        names = bullets([f"`{table.experiment.name}`: {table.experiment.title}" for table in left])
+        commands = "\n".join(_command(table) for table in left)
+        parts.append(f"### Not run at all\n\n{names}\n\n```sh\n{commands}\n```")
+    return "\n\n".join(parts)
+
+
+def _command(table: Table) -> str:
+    variant = "" if table.selection.variant == "paper" else f" --variant {table.selection.variant}"
+    name, smoke = table.experiment.name.removesuffix("-smoke"), " --smoke" if table.selection.limits else ""
+    return f"pclc reproduce {name}{smoke}{variant}"
+
+
+def _ran(table: Table) -> list[Block]:
+    """The blocks with a finished cell."""
+    return [block for block in table.blocks if any(block.seeds.values())]
+
+
+def _variants(store: Store, table: Table) -> list[Table]:
+    """The columns that another form of the loss changes, where something of that was run."""
+    cells = {cell.hash for cell in table.selection.cells(table.experiment)}
+    other = replace(table.selection, variant="authors")
+    changed = [cell for cell in other.cells(table.experiment) if cell.hash not in cells]
+    if not any(store.load(cell) for cell in changed):
+        return []
+    columns = tuple(dict.fromkeys(cell.column for cell in changed))
+    return [make_table(store, table.experiment, replace(other, columns=columns), {})]
+
+
+def _experiment(table: Table, figures: Sequence[Path]) -> str:
+    name, selection = table.experiment.name, table.selection
+    parts = [f"### {table.title}"]
+    for block in _ran(table):
+        parts += [f"#### {block.dataset}, {block.model}", *_block(block)]
+    parts += [_figure(stem, name) for stem in figures]
+    if table.claims and selection.variant == "paper":
+        parts += ["#### What the paper says in words", _claims(table.claims)]
+    ran = list(dict.fromkeys(block.dataset for block in _ran(table)))
+    left = [dataset for group in table.experiment.groups for dataset in group.datasets if dataset not in ran]
+    about = [f"Conditions: {text}." for text in table.conditions]
+    parts.append(bullets([*about, *warnings_in(table.notes), f"Data sets not run: {listed(left)}."]))
+    command = _command(table)
+    parts.append("```sh\n" + "\n".join(f"{command} --datasets {each}" for each in [*ran, *left]) + "\n```")
+    return "\n\n".join(parts)
+
+
+def _block(block: Block) -> list[str]:
+    """Published beside ours, what the paper does not have, seeds, and differences."""
+    published = [row for row in block.rows if any(block.entry(row, column).published for column in block.columns)]
+    # Shares by rank are a figure, with its numbers beside it.
+    ours = [row for row in block.rows if row not in published and " rank " not in row]
+    parts = [
+        markdown_table([_beside(block, row, columns) for row in published])
+        for columns in _split(block.columns, _PUBLISHED_A_TABLE)
+        if published
+    ]
+    if published and ours:
+        parts.append("What the paper does not have:")
+    for columns in _split(block.columns, _COLUMNS_A_TABLE) if ours else []:
+        rows = [{"row": row, **{name: block.entry(row, name).text() for name in columns}} for row in ours]
+        if any(block.audits.values()):
+            rows.append({"row": "audit", **{name: block.audited(name) for name in columns}})
+        parts.append(markdown_table(rows))
+    parts.append(bullets([_seeds(block, column) for column in block.columns]))
+    if block.remarks:
+        parts.append("\n".join(f"\\* {remark}" for remark in block.remarks))
+    for pair in dict.fromkeys((contrast.column, contrast.baseline) for contrast in block.contrasts):
+        found = [c for c in block.contrasts if (c.column, c.baseline) == pair and c.differences]
+        chosen = [contrast for contrast in found if " rank " not in contrast.row]
+        if chosen:
+            parts.append(f"{pair[0]} minus {pair[1]}, at equal seeds:")
+            parts.append(markdown_table([_contrast(contrast) for contrast in chosen]))
+    return parts
+
+
+def _beside(block: Block, row: str, columns: Sequence[str]) -> dict[str, str]:
+    cells = {"row": row}
+    for column in columns:
+        entry = block.entry(row, column)
+        printed, ours, verdict = _three(entry)
+        cells |= {f"{column}: published": printed, f"{column}: ours": ours, f"{column}: verdict": verdict}
+    return cells
+
+
+def _three(entry: Entry) -> tuple[str, str, str]:
+    """Published, ours and verdict, each for a cell of its own."""
+    if entry.published is None:
+        return "-", entry.text(), "-"
+    printed, ours, *verdict = entry.text().split(" | ")
+    return printed.replace("*", "\\*"), ours, verdict[0] if verdict else "-"
+
+
+def _contrast(contrast: Contrast) -> dict[str, str]:
+    published, ours, verdict = "-", contrast.text(), "-"
+    if contrast.published is not None:
+        published, ours, *rest = contrast.text().split(" | ")
+        verdict = rest[0] if rest else "-"
+    return {
+        "row": contrast.row,
+        "published": published,
+        "ours (95 % interval of the mean)": ours,
+        "verdict": verdict,
+    }
+
+
+def _seeds(block: Block, column: str) -> str:
+    run, missing, summary = block.seeds[column], block.not_run[column], block.summary(column)
+    left = f"; not run: {listed(missing)}" if missing else ""
+    return f"{column}: seeds {listed(sorted(run))}{left}" + (f"; {summary}" if summary else "")
+
+
+def _figure(stem: Path, name: str) -> str:
+    dataset, kind = stem.name.removeprefix(f"{name}-").rsplit("-", 1)
+    alt = f"{_SHOWN[kind]}; {dataset}."
+    image, numbers = (f"{_IMAGES}/{stem.name}{suffix}" for suffix in (".svg", ".csv"))
+    return f"![{alt}]({image})\n\n*{alt}* [The numbers]({numbers})."
+
+
+def _claims(claims: Sequence[JudgedClaim]) -> str:
+    lines = []
+    for judged in claims:
+        exceptions = judged.ours.exceptions
+        more = f"; and {len(exceptions) - _FEW} more" if len(exceptions) > _FEW else ""
+        names = shown("; ".join(exceptions[:_FEW])) + more
+        reading = f" {judged.claim.reading}" if judged.claim.reading else ""
+        outcome = judged.text().removeprefix(f"{judged.claim.name}: ")
+        lines.append(
+            f"**{judged.claim.name}** ({judged.claim.source}). {judged.claim.text}{reading} Verdict: *{outcome}*."
+            + (f" Not so: {names}." if exceptions else "")
+        )
+    return bullets(lines)
+
+
+def _draw(store: Store, table: Table, folder: Path) -> list[Path]:
+    """The figures of an experiment, as SVG and with their numbers."""
+    stems = []
+    with TemporaryDirectory() as temporary:
+        cells = table.selection.cells(table.experiment)
+        for stem in draw_figures(store, table.experiment.name, cells, Path(temporary)):
+            folder.mkdir(parents=True, exist_ok=True)
+            for suffix in (".svg", ".csv"):
+                shutil.copyfile(f"{stem}{suffix}", folder / f"{stem.name}{suffix}")
+            stems.append(folder / stem.name)
+    return stems
+
+
+def _remove_others(folder: Path, stems: Sequence[Path]) -> None:
+    """Figures of results that are gone."""
+    names = {stem.name for stem in stems}
+    for path in folder.glob("*.*"):
+        if path.suffix in (".svg", ".csv") and path.name.removesuffix(path.suffix) not in names:
+            path.unlink()
+
+
+def _split(columns: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [columns[start : start + size] for start in range(0, len(columns), size)]

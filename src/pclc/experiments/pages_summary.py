@@ -1,0 +1,191 @@
+"""What the tables say together, in sentences made by counting; and where the paper leaves room, with what was tried."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from pclc.analysis.verdict import Verdict
+from pclc.experiments.ambiguities import Ambiguity, ambiguity_table, load_ambiguities
+from pclc.experiments.pages_text import bullets, counted, markdown_table, quoted
+from pclc.experiments.table import Block, Entry, Table, spread
+
+_WORDS = ("reproduced", "differs", "underpowered", "not run")
+_SMALL = "8/255"
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """A model of PC-LC at one eps: what the paper's attacks leave, in print and here, and what is left."""
+
+    experiment: str
+    dataset: str
+    column: str
+    adversarial: bool  # it saw adversarial examples in training
+    eps: str
+    published: float | None
+    ours: float | None
+    autoattack: Entry
+    worst_case: Entry | None
+
+    @property
+    def left(self) -> float:
+        """Mean accuracy under AutoAttack."""
+        return mean(self.autoattack.values.values())
+
+    @property
+    def place(self) -> str:
+        """Where it stands."""
+        seeds = counted(len(self.autoattack.values), "seed")
+        return f"{self.experiment}, {self.dataset}, {self.column}, eps {self.eps}, {seeds}"
+
+
+def summary_section(tables: Sequence[Table]) -> str:
+    """In short: how much was reproduced, which claims hold, and what AutoAttack leaves."""
+    verdicts = [(table, block, entry) for table in tables for block in table.blocks for entry in _published(block)]
+    contrasts = [c.verdict for table in tables for block in table.blocks for c in block.contrasts if c.verdict]
+    limits = tables[0].selection.limits
+    lines = [f"**A trial, whose figures mean nothing**: {limits}."] if limits else []
+    if verdicts:
+        lines.append(f"Of {len(verdicts)} published figures {_counts(e.verdict for _, _, e in verdicts)}.")
+        lines.append(f"Of {len(contrasts)} published differences between losses {_counts(contrasts)}.")
+    claims = {judged.claim.name: judged for table in tables for judged in table.claims}
+    if claims:
+        outcomes = Counter(judged.ours.holds for judged in claims.values())
+        lines.append(
+            f"Of {len(claims)} claims in words, as far as their data sets were run, {outcomes[True]} hold, "
+            f"{outcomes[False]} do not, and {outcomes[None]} were not run at all. By the paper's own figures "
+            f"{sum(judged.paper.holds is False for judged in claims.values())} do not hold."
+        )
+        failed = [name for name, judged in claims.items() if judged.ours.holds is False]
+        lines.append(f"Those that do not hold here: {quoted(failed)}.")
+    truths = list(_truths(tables))
+    lines += _truth_sentences(truths)
+    ran = any(any(block.seeds.values()) for table in tables for block in table.blocks)
+    parts = [bullets(lines)] if ran else ["Nothing has been run yet."]
+    counts = list(_count_rows(verdicts))
+    if counts:
+        parts.append(markdown_table(counts))
+    if truths:
+        parts.append(
+            "What is left of PC-LC, in %: the lowest figure of the paper's own attacks at each eps, in print and here, "
+            "beside standard AutoAttack and the worst case of everything run."
+        )
+        parts.append(markdown_table([_truth_row(truth) for truth in truths]))
+    return "\n\n".join(parts)
+
+
+def ambiguities_section(tables: Sequence[Table]) -> str:
+    """The table of what the paper leaves open, with what the other choice gave where that was run."""
+    found = {entry.name: text for entry in load_ambiguities() if (text := "; ".join(_tried(entry, tables)))}
+    return ambiguity_table(found)
+
+
+def _tried(entry: Ambiguity, tables: Iterable[Table]) -> Iterator[str]:
+    names = re.findall(r"`([^`]+)`", entry.measured_by)
+    for table in tables:
+        if not re.search(rf"\b{table.experiment.name}\b", entry.measured_by):
+            continue
+        for block in table.blocks:
+            for column in block.columns:
+                if (not names or column in names) and block.summary(column):
+                    yield f"{table.experiment.name}, {block.dataset}, `{column}`: {block.summary(column)}"
+            for row in block.rows:
+                found = [e for e in block.entries if e.row == row and e.values]
+                if found and any(row.startswith(name) for name in names):
+                    figures = ", ".join(f"{e.column} {spread(list(e.values.values()))}" for e in found)
+                    yield f"{table.experiment.name}, {block.dataset}, `{row}`: {figures}"
+
+
+def _published(block: Block) -> list[Entry]:
+    """The entries that are judged; where several columns stand for one of the paper, the one of its name."""
+    return [e for e in block.entries if e.verdict is not None and e.published and e.published.column == e.column]
+
+
+def _counts(verdicts: Iterable[Verdict | None]) -> str:
+    counts = Counter(verdict.judgement for verdict in verdicts if verdict is not None)
+    return (
+        f"{counts['reproduced']} are reproduced, {counts['differs']} differ, for {counts['underpowered']} the seeds do "
+        f"not suffice, and {counts['not run']} are not run"
+    )
+
+
+def _count_rows(verdicts: Sequence[tuple[Table, Block, Entry]]) -> Iterator[dict[str, str]]:
+    places: dict[tuple[str, str, str], Counter[str]] = {}
+    for table, block, entry in verdicts:
+        assert entry.verdict is not None
+        place = table.experiment.name, block.dataset, entry.column
+        places.setdefault(place, Counter())[entry.verdict.judgement] += 1
+    for (name, dataset, column), counts in places.items():
+        about = {"where": f"{name}, {dataset}", "column": column, "figures": str(counts.total())}
+        if counts["not run"] < counts.total():
+            yield about | {word: str(counts[word]) for word in _WORDS}
+
+
+def _truths(tables: Sequence[Table]) -> Iterator[_Truth]:
+    """For each model of PC-LC and each eps that AutoAttack was run at; a model of several tables once."""
+    seen = set()
+    for table in tables:
+        arms = [arm for group in table.experiment.groups for arm in group.arms]
+        trained = {arm.column for arm in arms if arm.adversarial is not None}
+        for block in table.blocks:
+            for entry in block.entries:
+                attack, _, eps = entry.row.partition(" ")
+                place = block.dataset, block.model, entry.column, eps
+                if attack != "autoattack" or not entry.values or not entry.column.startswith("pc-lc") or place in seen:
+                    continue
+                seen.add(place)
+                same = [
+                    e
+                    for e in block.entries
+                    if e.column == entry.column and e.published and e.values and e.row.endswith(f" {eps}")
+                ]
+                worst = [e for e in block.entries if (e.row, e.column) == (f"worst case {eps}", entry.column)]
+                yield _Truth(
+                    table.experiment.name,
+                    block.dataset,
+                    entry.column,
+                    entry.column in trained,
+                    eps,
+                    min((e.published.value for e in same if e.published), default=None),
+                    min((mean(e.values.values()) for e in same), default=None),
+                    entry,
+                    worst[0] if worst else None,
+                )
+
+
+def _truth_row(truth: _Truth) -> dict[str, str]:
+    def number(value: float | None) -> str:
+        return "-" if value is None else f"{value:.1f}"
+
+    return {
+        "where": f"{truth.experiment}, {truth.dataset}",
+        "column": truth.column,
+        "eps": truth.eps,
+        "lowest published": number(truth.published),
+        "lowest here": number(truth.ours),
+        "AutoAttack": truth.autoattack.text(),
+        "worst case": truth.worst_case.text() if truth.worst_case else "-",
+    }
+
+
+def _truth_sentences(truths: Sequence[_Truth]) -> list[str]:
+    lines = []
+    for trained, what in ((False, "PC-LC alone"), (True, "PC-LC with the paper's adversarial training")):
+        for small, where in ((False, "at the eps of the tables"), (True, f"at {_SMALL}")):
+            chosen = [t for t in truths if t.adversarial is trained and (t.eps == _SMALL) is small]
+            if not chosen:
+                continue
+            most = max(chosen, key=lambda truth: truth.left)
+            text = f"Standard AutoAttack {where} leaves {what} at most {most.left:.1f} % on average ({most.place})"
+            if most.ours is not None and most.published is not None:
+                text += (
+                    f", where the paper's attacks leave at least {most.ours:.1f} % here and {most.published:.1f} % in "
+                    "print"
+                )
+            compared = [truth for truth in chosen if truth.ours]
+            half = sum(truth.left < (truth.ours or 0) / 2 for truth in compared)
+            more = f" In {half} of {len(compared)} places it leaves less than half of what those attacks leave."
+            lines.append(text + "." + (more if compared else ""))
+    return lines

@@ -1,0 +1,250 @@
+"""Pages from results: counts, sentences made from intervals, costs, and what is not there."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_results import content, docs_folder, fill
+
+from pclc.analysis.figures import plot_tradeoff
+from pclc.experiments.experiment import Cell, Experiment, experiment_names, load_experiment, parse_experiment
+from pclc.experiments.pages import write_adversarial, write_reproduction
+from pclc.experiments.pages_plan import plan_section
+from pclc.experiments.pages_text import replace_between
+from pclc.experiments.smoke import smoke
+from pclc.experiments.store import Store
+from pclc.experiments.values import Selection, choose
+
+pytest.importorskip("matplotlib")
+
+ALL = Selection()
+EXPERIMENTS = [load_experiment(name) for name in experiment_names()]
+# In every seed the same distance from each other, so that intervals are narrow.
+ARMS = {"ce": 40.0, "trades": 42.0, "ce + pc": 43.0, "ce + mae": 43.0, "ce + pc, margin 0.5": 41.0}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    return docs_folder(tmp_path)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def as_published(experiment: Experiment, off: float) -> dict[str, dict[str, float]]:
+    """By column the figures of the paper on MNIST, some points off, and nothing left under AutoAttack."""
+    figures: dict[str, dict[str, float]] = {}
+    for cell in experiment.cells(datasets=["mnist"], seeds=[0]):
+        for row in ("clean", *(attack.name for attack in cell.attacks)):
+            figure = experiment.figure(cell, row)
+            if figure is not None:
+                figures.setdefault(cell.column, {})[row] = figure.value + (off if figure.value < 50 else -off)
+    return figures
+
+
+def write(store: Store, docs: Path) -> str:
+    (page,) = write_reproduction(store, EXPERIMENTS, ALL, docs)
+    return page.read_text()
+
+
+def test_counts_and_truth(store: Store, docs: Path) -> None:
+    table1 = load_experiment("table1")
+    exact = as_published(table1, 0.0)
+    cells = Selection(("mnist",), seeds=4).cells(table1)
+    fill(store, cells, lambda cell: {**exact[cell.column], "autoattack 0.1": 12.5, "autoattack 8/255": 33.0})
+    page = write(store, docs)
+    total = len([1 for line in page.splitlines() if line.startswith("| table1, mnist |")])
+    assert total == 2 + 4, "two columns that are counted, four eps of PC-LC"
+    assert "| table1, mnist | pc-lc | 14 | 14 | 0 | 0 | 0 |" in page
+    assert re.search(
+        r"- Of \d+ published figures 28 are reproduced, 0 differ, for 0 the seeds do not suffice, and", page
+    )
+    assert (
+        "leaves PC-LC alone at most 12.5 % on average (table1, mnist, pc-lc, eps 0.1, 4 seeds), where the paper's "
+        "attacks leave at least 72.0 % here and 72.0 % in print. In 3 of 3 places it leaves less than half" in page
+    )
+    assert "at 8/255 leaves PC-LC alone at most 33.0 % on average" in page
+    assert "| pgd 0.1 | 49.0 | 49.0 ± 0.0 | reproduced | 72.3 | 72.3 ± 0.0 | reproduced |" in page
+    section = page.split("### table1: ")[1].split("\n### ")[0]
+    paper, ours = section.split("What the paper does not have:")
+    assert "autoattack" not in paper
+    assert "| pgd" not in ours.split("- ce: seeds")[0]
+    assert "| autoattack 0.1 | 12.5 ± 0.0 | 12.5 ± 0.0 |" in ours
+    assert "- pc-lc: seeds 0, 1, 2, 3; not run: 4; 14 reproduced" in ours
+    assert "| pgd 0.1 | +23.3 | +23.3 ± 0.0 (+23.3 to +23.3) | reproduced |" in ours
+    assert "- Data sets not run: kmnist, fashion-mnist, cifar10, svhn." in ours
+    assert "pclc reproduce table1 --datasets svhn" in ours
+    assert "**white-box gain** (Results, white-box attacks; Table 1)." in ours
+    assert "Verdict: *holds (13 of 13 comparisons)" in ours
+    assert "Warning in 8 cells: something was seen" in ours
+    not_run = page.split("### Not run at all")[1].split("\n## ")[0]
+    assert "pclc reproduce table2\n" in not_run
+    assert "table1" not in not_run
+    assert "cw long 0.0`: ce 0.0 ± 0.0, pc-lc 0.0 ± 0.0 |" in page, "what the other choice gave"
+
+
+def test_differences_are_counted(store: Store, docs: Path) -> None:
+    table1 = load_experiment("table1")
+    off = as_published(table1, 2.0)
+    fill(store, Selection(("mnist",), seeds=3).cells(table1), lambda cell: off[cell.column])
+    fill(store, Selection(seeds=1).cells(load_experiment("schedules")), lambda cell: off["ce"])  # none of the paper's
+    page = write(store, docs)
+    assert "### schedules: Which schedule" in page
+    assert re.search(r"published figures 0 are reproduced, 28 differ, for 0 the seeds do not suffice, and", page)
+    assert "| pgd 0.1 | 49.0 | 51.0 ± 0.0 | differs +2.0 | 72.3 | 70.3 ± 0.0 | differs -2.0 |" in page
+
+
+def test_other_forms_of_the_loss_stand_apart(store: Store, docs: Path) -> None:
+    table1 = load_experiment("table1")
+    exact = as_published(table1, 0.0)
+    fill(store, Selection(("mnist",), seeds=2).cells(table1), lambda cell: exact[cell.column])
+    assert "table1, variant authors" not in write(store, docs)
+    authors = Selection(("mnist",), ("pc-lc",), 2, "authors").cells(table1)
+    fill(store, authors, lambda cell: {"clean": 1.0})
+    page = write(store, docs)
+    assert "pclc reproduce table1 --variant authors --datasets mnist" in page
+    assert "| pgd 0.1 | 72.3 | 0.0 ± 0.0 | differs -72.3 |" in page
+    assert re.search(r"published figures 28 are reproduced, 0 differ", page), "the paper's form is what is counted"
+
+
+def study_cells(store: Store) -> list[Cell]:
+    experiment = load_experiment("adversarial")
+    tuning = Selection(columns=tuple(ARMS)).tuning_cells(experiment)
+    fill(store, tuning, lambda cell: {"clean": 70.0, "tuning": 40.0 + (cell.setting or 0)})
+    return ALL.cells(experiment, choose(store, ALL.tuning_cells(experiment)))
+
+
+def study(store: Store, docs: Path) -> str:
+    (page,) = write_adversarial(store, load_experiment("adversarial"), ALL, docs)
+    return page.read_text()
+
+
+def figures(cell: Cell, arms: dict[str, float]) -> dict[str, float]:
+    wiggle = 0.1 * (cell.training.config.seed % 2) * (cell.column == "ce + mae")
+    return {"clean": 80.0, "autoattack 8/255": arms[cell.column] + wiggle}
+
+
+@pytest.mark.parametrize(
+    ("mae", "sentence"),
+    [
+        (42.0, "**PC does better than the plain mean absolute error**: `ce + mae` minus `ce + pc` is -0.96 (-1.03 to"),
+        (44.0, "**The plain mean absolute error does better than PC**: `ce + mae` minus `ce + pc` is +1.04 (+0.97 to"),
+        (42.95, "**PC and the plain mean absolute error cannot be told apart**: `ce + mae` minus `ce + pc` is"),
+    ],
+)
+def test_the_sentence_about_mae(store: Store, docs: Path, mae: float, sentence: str) -> None:
+    fill(store, study_cells(store), lambda cell: figures(cell, {**ARMS, "ce + mae": mae}))
+    assert sentence in study(store, docs)
+
+
+def test_the_study(store: Store, docs: Path) -> None:
+    cells = study_cells(store)
+    left_out = next(c for c in cells if c.column == "trades" and c.training.config.seed == 4)
+    fill(store, [cell for cell in cells if cell != left_out], lambda cell: figures(cell, ARMS))
+    page = study(store, docs)
+    assert "`ce + pc` leaves more than `ce`: +3.00 (+3.00 to +3.00), 5 seeds; clean accuracy +0.00" in page
+    assert "`ce + pc` leaves more than `trades`: +1.00 (+1.00 to +1.00), 4 seeds" in page
+    assert "`ce + pc` has only one seed in common, which decides nothing, with `trades`: +1.00 (1 seed)" in page
+    assert "More than `ce` leave: `trades`, `ce + pc`, `ce + mae`, `ce + pc, margin 0.5`." in page
+    assert "With a smaller margin: `ce + pc, margin 0.5` leaves less than `ce + pc`: -2.00" in page
+    assert "- cifar10, vgg13, 50 epochs: `trades` (seeds 4)" in page
+    assert "so that none is chosen: `ce, label smoothing`, `mart`, `clean share + pc`, `trades + pc`" in page
+    assert "| ce | lr 0.2 | 70.00 | 41.00 | 1000 |  |" in page, "losing settings too"
+    assert "| ce | lr 0.4 | 70.00 | 42.00 | 1000 | chosen |" in page
+    assert "mode full, eps 8/255, the first 1000 test images" in page
+    assert "No claim was refuted" in page
+    rows = (docs / "images/adversarial-training/tradeoff.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(cells) - 1, "a mark for each model"
+    assert "Robust overfitting" not in page, "no training has a curve"
+    assert (docs / "images/adversarial-training/tradeoff.png").stat().st_size > 1000
+
+
+def test_audits_and_curves(store: Store, docs: Path) -> None:
+    first, *others = study_cells(store)
+    fill(store, others, lambda cell: figures(cell, ARMS))
+    made = content(first, figures(first, ARMS))
+    made["audit"] = {**made["audit"], "verdict": "refuted", "reason": "Most of it is not there."}
+    store.save(first, made, {"analyses": []})
+    folder = store.model_folder(first.training)
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text(
+        "".join(
+            f'{{"epoch": {epoch}, "validation_robust_accuracy": {value}}}\n'
+            for epoch, value in enumerate((0.2, 0.45, 0.41), start=1)
+        )
+    )
+    page = study(store, docs)
+    assert "| not refuted (4 of 5), refuted (1 of 5) |" in page or "| refuted (1 of 5), not refuted (4 of 5) |" in page
+    assert "- vgg13, 50 epochs, `ce`, seed 0: refuted. Most of it is not there." in page
+    assert "falls by at most 4.0 points on average over seeds (`ce`; cifar10, vgg13, 50 epochs)" in page
+    assert "| ce | 2 | 45.0 (1 seed) | 41.0 (1 seed) | 4.0 (1 seed) |" in page
+    assert (docs / "images/adversarial-training/validation.svg").exists()
+
+
+def test_without_results_there_is_no_page_on_the_study(store: Store, docs: Path) -> None:
+    before = (docs / "results.md").read_bytes()
+    assert write_adversarial(store, load_experiment("adversarial"), ALL, docs) == []
+    assert not (docs / "adversarial-training.md").exists()
+    assert (docs / "results.md").read_bytes() == before
+    assert "Nothing has been run yet." in write(store, docs)
+
+
+def test_the_code_on_the_study_page_runs(store: Store, docs: Path) -> None:
+    fill(store, study_cells(store)[:1], lambda cell: figures(cell, ARMS))
+    (block,) = re.findall(r"```python\n(.*?)```", study(store, docs), flags=re.DOTALL)
+    exec(compile(block, "adversarial-training.md", "exec"), {})
+
+
+def test_costs(store: Store) -> None:
+    table1 = load_experiment("table1")
+    assert "no cost is known yet" in plan_section(store, [table1], ALL)
+    fill(store, Selection(("mnist",)).cells(table1), lambda cell: {"clean": 99.0})
+    rows = {line.split(" | ")[0][2:]: line.split(" | ") for line in plan_section(store, [table1], ALL).splitlines()}
+    # Per seed 100 + 100 epochs, of which 50 are shared, in half a second each; 20 attacks in 20 s on 10,000 images.
+    assert rows["mnist"][2:6] == ["10", "10", "6.2 min", "1.1 h"]
+    assert rows["kmnist"][2:6] == ["10", "0", "6.2 min, estimated", "1.1 h, estimated"]
+    assert rows["svhn"][4:6] == ["not measured", "not measured"], "nothing of that network was run"
+
+
+def test_an_audit_changes_no_other_cell() -> None:
+    cell = load_experiment("table1").cells()[0]
+    assert "audit" not in cell.as_dict()
+    asked = load_experiment("adversarial").groups[0].audit
+    assert replace(cell, audit=asked).hash != cell.hash
+    assert all(cell.audit is None for cell in load_experiment("adversarial").tuning_cells())
+    (group,) = smoke(load_experiment("adversarial")).groups
+    assert asked is not None
+    assert group.audit == replace(asked, mode="quick")
+
+
+@pytest.mark.parametrize(
+    ("audit", "sentence"),
+    [
+        ({"eps": "8/0"}, "Expected `eps` of `audit` of a group of x to be a radius such as \"8/255\", but got '8/0'."),
+        (
+            {"eps": "8/255", "mode": "long"},
+            "Expected `mode` of `audit` of a group of x to be among quick, standard, full",
+        ),
+        ({"eps": "0.1", "examples": 0}, "Expected `examples` of `audit` of a group of x to be at least 1, but got 0."),
+        ({"eps": "0.1", "norm": "L2"}, "Expected the keys of `audit` of a group of x to be among eps, mode, examples"),
+    ],
+)
+def test_audits_that_are_refused(audit: dict[str, object], sentence: str) -> None:
+    arms = [{"column": "ce", "loss": "ce"}]
+    group = {"datasets": ["digits"], "model": "lenet8", "seeds": 1, "arms": arms, "audit": audit}
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        parse_experiment("x", {"title": "X", "groups": [group]})
+
+
+def test_arms_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    arms = {f"arm {i}": {0: (80.0, 40.0)} for i in range(11)}
+    with pytest.raises(ValueError, match="Expected 1 to 10 arms, which can be told apart, but got 11"):
+        plot_tradeoff({"a network": arms}, tmp_path / "tradeoff")
+
+
+def test_marks_are_needed() -> None:
+    with pytest.raises(ValueError, match="Expected the page to have the marks"):
+        replace_between("text", "results", "new")
