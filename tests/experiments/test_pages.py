@@ -83,7 +83,7 @@ def test_counts_and_truth(store: Store, docs: Path) -> None:
     not_run = page.split("### Not run at all")[1].split("\n## ")[0]
     assert "pclc reproduce table2\n" in not_run
     assert "table1" not in not_run
-    assert "cw long 0.0`: ce 0.0 ± 0.0, pc-lc 0.0 ± 0.0 |" in page, "what the other choice gave"
+    assert "bim literal 0.3`: ce 0.0 ± 0.0, pc-lc 0.0 ± 0.0 |" in page, "what the other choice gave"
 
 
 def test_differences_are_counted(store: Store, docs: Path) -> None:
