@@ -45,6 +45,9 @@ def audit(
     batch_size: Annotated[int | None, typer.Option(help="Examples a pass.")] = None,
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Compile the model; pays in long attacks on a GPU.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Judge a claim of robustness: refuted (exit code 1), not refuted (0), or cannot judge (3).
@@ -78,7 +81,7 @@ def audit(
         raise ValueError(f"Expected --examples to be at least 1, but got {examples}.")
     radius = _number("--eps", eps)
     source = Source(run, model, robustbench, weights, norm, trust_factory)
-    execution = local_execution(device, "auto", batch_size)
+    execution = local_execution(device, "auto", batch_size, compiled)
     data = named_data(dataset or source.dataset, split, root)
     network = source.load(data, execution)
     twin = Source(transfer_from, trust_factory=trust_factory).load(data, execution) if transfer_from else None

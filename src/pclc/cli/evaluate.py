@@ -49,6 +49,9 @@ def evaluate(
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
     precision: Annotated[str, typer.Option(help="Of crafting: auto, fp32, tf32, bf16.")] = "auto",
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Compile the model; pays in long attacks on a GPU.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure accuracy under each attack and in the worst case, with exact 95 % intervals.
@@ -73,7 +76,7 @@ def evaluate(
     from pclc.evaluation.sources import Source
 
     source = Source(run, model, robustbench, weights, threat_model, trust_factory)
-    execution = local_execution(device, precision, batch_size)
+    execution = local_execution(device, precision, batch_size, compiled)
     attacks = [parse_attack(text) for text in attack or []]
     radii = [_number("--eps", text) for text in eps] if eps else None
     data = named_data(dataset or source.dataset, split, root)
@@ -110,7 +113,9 @@ def evaluate(
         typer.echo(note)
 
 
-def local_execution(device: str | None, precision: str, batch_size: int | None) -> "Execution":
+def local_execution(
+    device: str | None, precision: str = "auto", batch_size: int | None = None, compiled: bool = False
+) -> "Execution":
     """How this process runs; under torchrun each has a GPU of its own."""
     import torch
 
@@ -120,9 +125,8 @@ def local_execution(device: str | None, precision: str, batch_size: int | None) 
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
     # Crafting is in TF32 or float32 unless bf16 is asked for, and the model's layout goes with it.
-    return pclc.Execution(device=device, precision=precision, batch_size=batch_size).for_attacks(  # type: ignore[arg-type]
-        pclc.Execution(device=device).torch_device
-    )
+    execution = pclc.Execution(device=device, precision=precision, compile=compiled, batch_size=batch_size)  # type: ignore[arg-type]
+    return execution.for_attacks(execution.torch_device)
 
 
 def named_data(name: str | None, split: str, root: Path | None) -> "Dataset":

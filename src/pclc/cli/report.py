@@ -74,7 +74,7 @@ def _inspect(run: Path, text: str, trust_factory: bool, root: Path | None, devic
     from pclc.evaluation.sources import Source
 
     attack, source = parse_attack(text), Source(run, trust_factory=trust_factory)
-    execution = local_execution(device, "auto", None)
+    execution = local_execution(device)
     data = named_data(source.dataset, "test", root)
     measured = load_evaluation(run) if (run / "evaluation.json").is_file() else None
     n = min(measured.n, len(data)) if measured else len(data)

@@ -58,6 +58,10 @@ def reproduce(
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
     precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16.")] = "auto",
+    compiled: Annotated[
+        bool | None,
+        typer.Option("--compile/--no-compile", help="torch.compile; by default for long trainings on CUDA only."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train what is missing, reuse what is there, attack, and print the table as the paper has it.
@@ -82,7 +86,7 @@ def reproduce(
     from pclc.experiments.smoke import smoke as smoke_run
     from pclc.experiments.values import Selection
 
-    execution = pclc.Execution(device=device, precision=precision)  # type: ignore[arg-type]
+    execution = pclc.Execution(device=device, precision=precision, compile=compiled)  # type: ignore[arg-type]
     on_cpu = execution.torch_device.type == "cpu"
     several = experiment == "all"
     chosen = [load_experiment(name) for name in (experiment_names() if several else [experiment])]

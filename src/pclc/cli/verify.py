@@ -42,7 +42,7 @@ def verify(
     claimed = load_witnesses(witnesses)
     run = Path(model) if model is not None and Path(model).is_dir() else None
     source = Source(run, None if run else model, robustbench, weights, threat_model, trust_factory)
-    execution = local_execution(device, "auto", None)
+    execution = local_execution(device)
     told = claimed.data
     name = dataset or (told.name if told else source.dataset)
     data = named_data(name, split or (told.split if told else "test"), root)
