@@ -1,5 +1,7 @@
 """AutoAttack: the published components, who broke what, stopping and going on, and what it warns of."""
 
+import cProfile
+import pstats
 import warnings
 
 import pytest
@@ -24,7 +26,7 @@ from pclc.attacks import (
 )
 from pclc.attacks.fab import FAB
 from pclc.attacks.square import Square
-from pclc.attacks.suspicions import is_random
+from pclc.attacks.suspicions import is_dynamic, is_random
 from pclc.attacks.victim import Victim
 from pclc.execution import Execution
 
@@ -278,3 +280,12 @@ def test_too_few_classes(version, classes):
     with pytest.raises(ValueError, match=rf'at least {classes + 1} classes .* "{version}", .* but the model has'):
         AutoAttack(0.1, version=version)(model, x, torch.tensor([0]))
     PGD(0.1, 0.05, 3)(model, x, torch.tensor([0]))
+
+
+def test_a_profiler_goes_on_after_the_look_for_derivatives():
+    """cProfile's object stands where `sys.getprofile` has a function otherwise."""
+    model = torch.nn.Linear(3, 2)
+    with cProfile.Profile() as profile:
+        assert not is_dynamic(model, torch.rand(4, 3))
+        torch.nn.functional.relu(torch.rand(3))
+    assert any(name == "relu" for _, _, name in pstats.Stats(profile).stats)

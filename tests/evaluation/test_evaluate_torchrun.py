@@ -1,11 +1,10 @@
 """Two processes under torchrun share the examples, and each has the result of one process."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import run_by_one_and_two, without_seconds
 from safetensors.torch import load_file
 
 from pclc.evaluation import load_evaluation
@@ -25,22 +24,12 @@ pclc.evaluation.save_evaluation(result, others + os.environ.get("RANK", "0"))
 
 
 def document(folder: Path) -> dict[str, Any]:
-    content = to_document(load_evaluation(folder))
-    del content["seconds"]
-    for attack in content["attacks"]:
-        del attack["seconds"]
-    return content
+    return without_seconds(to_document(load_evaluation(folder)))
 
 
 @pytest.mark.filterwarnings("ignore:The clean accuracy")
 def test_two_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    one, two = tmp_path / "one", tmp_path / "two"
-    monkeypatch.setattr(sys, "argv", ["program", str(one), str(tmp_path / "single")])
-    exec(PROGRAM, {})
-    torchrun = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    subprocess.run([*torchrun, str(script), str(two), str(tmp_path / "rank")], check=True)
+    one, two = run_by_one_and_two(PROGRAM, tmp_path, monkeypatch)
     single, pair = document(one), document(two)
     assert pair["conditions"]["processes"] == 2
     pair["conditions"]["processes"] = 1

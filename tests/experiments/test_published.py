@@ -8,7 +8,7 @@ import pytest
 from paper_tables import PaperCell, read_tables
 
 from pclc.data import dataset_names
-from pclc.experiments.published import TABLES, inconsistencies, load_published, parse_published
+from pclc.experiments.published import TABLES, PublishedFigure, load_published, parse_published
 from pclc.models import model_names
 
 DATASETS = {
@@ -82,7 +82,20 @@ def test_names_are_ours_and_places_are_unique() -> None:
 
 
 def test_marked_inconsistencies_are_all_there_are() -> None:
-    found = {(other.table, other.dataset, other.column, other.row) for _, other in inconsistencies()}
+    """Figures in different tables that should be equal and are not: the same model under the same attack."""
+    # Table 3 has rows of the same names for attacks by transfer; only its SPSA attacks the model itself.
+    figures = [
+        figure
+        for table in TABLES[:5]
+        for figure in load_published(table)
+        if not figure.has("other settings") and (table != "table3" or figure.row.startswith("spsa"))
+    ]
+    seen: dict[tuple[str, str, str, str], PublishedFigure] = {}
+    found = set()
+    for figure in figures:
+        first = seen.setdefault((figure.dataset, figure.model, figure.column, figure.row), figure)
+        if first.value != figure.value:
+            found.add((figure.table, figure.dataset, figure.column, figure.row))
     marked = {
         (figure.table, figure.dataset, figure.column, figure.row)
         for table in TABLES

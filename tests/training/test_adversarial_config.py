@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pclc.attacks import UnreachableWarning
+from pclc.hashes import settings_hash
 from pclc.training import (
     ADVERSARIAL_PRESETS,
     METHODS,
@@ -18,7 +19,6 @@ from pclc.training import (
     paper_config,
 )
 from pclc.training.config import Phase
-from pclc.training.run_directory import config_hash
 
 PC = AdversarialConfig("pc")
 
@@ -102,7 +102,7 @@ def test_runs_without_the_new_settings_keep_their_hash() -> None:
     config = TrainConfig(loss="pc-lc", warm_up_epochs=2, epochs=2)
     new = {"adversarial", "ema", "optimizer", "schedule", "momentum", "warm_up_share"}
     assert not new & set(config.as_dict())
-    assert config_hash(config.as_dict()) == "49f103de19c4e7fb"
+    assert settings_hash(config.as_dict()) == "49f103de19c4e7fb"
     for change in (
         {"label_smoothing": 0.1},
         {"ema": 0.9},
@@ -125,7 +125,7 @@ def test_runs_without_the_new_settings_keep_their_hash() -> None:
 def test_adversarial_runs_from_before_pc_keep_their_hash(recipe: AdversarialConfig, written: str) -> None:
     """The hash that version 0.1 wrote before method "pc" brought its numbers."""
     config = TrainConfig(loss="ce", warm_up_epochs=0, epochs=2, ema=0.999, adversarial=recipe)
-    assert config_hash(config.as_dict()) == written
+    assert settings_hash(config.as_dict()) == written
 
 
 def test_a_configuration_from_toml() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from hungry import Hungry
 from torch import nn
 
 import pclc
@@ -292,22 +293,12 @@ def test_the_run_directory_says_what_was_done(digits: Dataset, tmp_path: Path) -
 
 
 def test_a_batch_that_does_not_fit_gives_the_same_update(digits: Dataset) -> None:
-    class Hungry(nn.Module):
-        def __init__(self, inner: nn.Module) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if len(x) > 20:
-                raise torch.OutOfMemoryError
-            return self.inner(x)
-
     config = quick(epochs=1, batch_size=32, adversarial=AdversarialConfig("trades", eps=0.1, steps=2))
     few = digits.subset(torch.arange(64))
     execution = Execution(device="cpu", batch_size=20)
     whole = pclc.train(network(), few, config, execution=execution)
     with pytest.warns(UserWarning, match="worked off in 4 parts"):
-        parts = pclc.train(Hungry(network()), few, config, execution=execution)
+        parts = pclc.train(Hungry(network(), 20), few, config, execution=execution)
     for got, wanted in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
 

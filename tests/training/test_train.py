@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hungry import Hungry
 from torch import nn
 
 import pclc
@@ -75,23 +76,11 @@ def test_validation_is_held_out(digits: Dataset) -> None:
 
 
 def test_a_batch_that_does_not_fit_gives_the_same_update(digits: Dataset) -> None:
-    class Hungry(nn.Module):
-        """Refuses more than ten examples at a time, as a small GPU would."""
-
-        def __init__(self, inner: nn.Module) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if len(x) > 10:
-                raise torch.OutOfMemoryError
-            return self.inner(x)
-
     config = TrainConfig(loss="ce", warm_up_epochs=0, epochs=1, batch_size=32)
     few = digits.subset(torch.arange(64))
     whole = pclc.train(network(), few, config, execution=CPU)
     with pytest.warns(UserWarning, match="worked off in 4 parts"):
-        parts = pclc.train(Hungry(network()), few, config, execution=CPU)
+        parts = pclc.train(Hungry(network(), 10), few, config, execution=CPU)
     for got, wanted in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
     assert parts.history[0]["loss"] == pytest.approx(whole.history[0]["loss"], rel=1e-4)

@@ -7,11 +7,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pclc.analysis.extra import report_extra
 from pclc.analysis.outputs import attacked, features_of, logits_of
 from pclc.analysis.rows import Row
 from pclc.attacks import Attack
 from pclc.execution import Execution
+from pclc.extras import needs_extra
 
 _NEIGHBOURS = 10
 
@@ -61,7 +61,7 @@ class EmbeddingResult:
 
 def embed(features: npt.NDArray[np.float64], seed: int = 0, perplexity: float = 30.0) -> npt.NDArray[np.float64]:
     """t-SNE of (M, F) features, from their first two principal components: (M, 2), the same for the same input."""
-    with report_extra("t-SNE"):
+    with needs_extra("report", "t-SNE"):
         from sklearn.manifold import TSNE
     if len(features) < 4:
         raise ValueError(f"Expected at least 4 points for t-SNE, but got {len(features)}.")

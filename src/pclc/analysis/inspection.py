@@ -18,9 +18,9 @@ from pclc.analysis.outputs import attacked, logits_of
 from pclc.analysis.ranks import misclassification_ranks
 from pclc.attacks import Attack
 from pclc.evaluation.budget import distances
-from pclc.evaluation.hashes import model_hash, tensor_hash
 from pclc.execution import Execution
 from pclc.files import write_atomically
+from pclc.hashes import model_hash, tensor_hash
 from pclc.version import __version__
 
 FILE = "inspection.json"

@@ -203,44 +203,6 @@ def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], place: Ten
     return best.x_adv
 
 
-def apgd(
-    victim: Victim,
-    x: Tensor,
-    y: Tensor,
-    seed: int,
-    index: Tensor,
-    *,
-    eps: float,
-    steps: int = 100,
-    norm: Norm = "Linf",
-    restarts: int = 1,
-    objective: str = "ce",
-    rho: float = 0.75,
-    targeted: bool = False,
-    stop: Stop = "success",
-) -> Tensor:
-    """The work of :class:`APGD`, without its checks: x is in [0, 1], y in [0, K)."""
-    goal = directed(objective, targeted)
-
-    def attempt(number: int, rows: Tensor) -> Ended:
-        start = edge_point(x[rows], eps, norm, seed, index[rows], draw=number)
-        return auto_pgd(
-            victim,
-            goal,
-            x[rows],
-            start,
-            y[rows],
-            eps=eps,
-            steps=steps,
-            norm=norm,
-            rho=rho,
-            targeted=targeted,
-            stop=stop,
-        )
-
-    return best_attempt(restarts, attempt, torch.arange(len(x), device=x.device), stop)
-
-
 @register_attack("apgd")
 @dataclass(frozen=True, repr=False)
 class APGD(Attack):
@@ -297,4 +259,22 @@ class APGD(Attack):
         check_share("rho", self.rho)
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return apgd(victim, x, y, seed, index, **vars(self))
+        goal = directed(self.objective, self.targeted)
+
+        def attempt(number: int, rows: Tensor) -> Ended:
+            start = edge_point(x[rows], self.eps, self.norm, seed, index[rows], draw=number)
+            return auto_pgd(
+                victim,
+                goal,
+                x[rows],
+                start,
+                y[rows],
+                eps=self.eps,
+                steps=self.steps,
+                norm=self.norm,
+                rho=self.rho,
+                targeted=self.targeted,
+                stop=self.stop,
+            )
+
+        return best_attempt(self.restarts, attempt, torch.arange(len(x), device=x.device), self.stop)

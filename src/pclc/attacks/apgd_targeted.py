@@ -9,7 +9,7 @@ from pclc.attacks.apgd import Ended, auto_pgd, best_attempt, edge_point
 from pclc.attacks.attack import Attack
 from pclc.attacks.objectives import dlr_towards
 from pclc.attacks.registry import register_attack
-from pclc.attacks.types import Norm, Stop
+from pclc.attacks.types import Norm
 from pclc.attacks.validate import check_ball, check_count, check_share, check_untargeted
 from pclc.attacks.victim import Victim
 
@@ -23,44 +23,6 @@ def likely_classes(logits: Tensor, y: Tensor, targets: int) -> Tensor:
     """
     others = logits.scatter(1, y[:, None], -torch.inf)
     return others.topk(min(targets, logits.shape[1] - 1), dim=1).indices
-
-
-def apgd_targeted(
-    victim: Victim,
-    x: Tensor,
-    y: Tensor,
-    seed: int,
-    index: Tensor,
-    *,
-    eps: float,
-    steps: int = 100,
-    targets: int = 9,
-    norm: Norm = "Linf",
-    restarts: int = 1,
-    rho: float = 0.75,
-    stop: Stop = "success",
-) -> Tensor:
-    """The work of :class:`APGDTargeted`, without its checks: x is in [0, 1], y in [0, K)."""
-    classes = likely_classes(victim.logits(x), y, targets)
-
-    def attempt(number: int, rows: Tensor) -> Ended:
-        start = edge_point(x[rows], eps, norm, seed, index[rows], draw=number)
-        return auto_pgd(
-            victim,
-            dlr_towards,
-            x[rows],
-            start,
-            y[rows],
-            classes[rows, number // restarts],
-            eps=eps,
-            steps=steps,
-            norm=norm,
-            rho=rho,
-            targeted=False,
-            stop=stop,
-        )
-
-    return best_attempt(classes.shape[1] * restarts, attempt, torch.arange(len(x), device=x.device), stop)
 
 
 @register_attack("apgd_t")
@@ -110,5 +72,23 @@ class APGDTargeted(Attack):
         check_untargeted(self.targeted, "APGDTargeted")
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        settings = {name: value for name, value in vars(self).items() if name != "targeted"}
-        return apgd_targeted(victim, x, y, seed, index, **settings)
+        classes = likely_classes(victim.logits(x), y, self.targets)
+
+        def attempt(number: int, rows: Tensor) -> Ended:
+            start = edge_point(x[rows], self.eps, self.norm, seed, index[rows], draw=number)
+            return auto_pgd(
+                victim,
+                dlr_towards,
+                x[rows],
+                start,
+                y[rows],
+                classes[rows, number // self.restarts],
+                eps=self.eps,
+                steps=self.steps,
+                norm=self.norm,
+                rho=self.rho,
+                targeted=False,
+                stop=self.stop,
+            )
+
+        return best_attempt(classes.shape[1] * self.restarts, attempt, torch.arange(len(x), device=x.device), self.stop)

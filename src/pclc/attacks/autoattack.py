@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pclc.attacks.apgd import APGD
 from pclc.attacks.apgd_targeted import APGDTargeted
 from pclc.attacks.attack import Attack, AttackResult
-from pclc.attacks.autoattack_state import CLEAN, UNBROKEN, Component, Journal, State, fingerprint, model_fingerprint
+from pclc.attacks.autoattack_state import CLEAN, UNBROKEN, Component, Journal, State
 from pclc.attacks.inputs import check_randomness
 from pclc.attacks.notices import DynamicModelWarning, RandomModelWarning, SquareStrongerWarning
 from pclc.attacks.registry import register_attack
@@ -22,6 +22,7 @@ from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_choice, check_untargeted
 from pclc.attacks.victim import Victim
 from pclc.execution import Execution
+from pclc.hashes import tensor_hash
 
 Version = Literal["standard", "rand", "custom"]
 Progress = Callable[[str, int, int], None]  # what is done, the number of components done, the examples left
@@ -219,11 +220,14 @@ class _Recording(Attack):
         """Take up what the state holds, and return what writes it."""
         if self.state is None:
             return lambda: None
+        # A wrapper has the same contents under other names; a plain function is known by its logits.
+        model = victim.model
+        contents = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else [logits]
         about = {
             "attack": str(self.attack),
             "seed": str(seed),
-            "data": fingerprint(x, y, place, self.index),
-            "model": model_fingerprint(victim.model, logits),
+            "data": tensor_hash(x, y, place, self.index),
+            "model": tensor_hash(*contents),
         }
         state = State(self.state, about)
         before = state.load(x, victim.cost)

@@ -1,17 +1,14 @@
 """What AutoAttack has found so far, in memory and on disk, so that it can be stopped and go on."""
 
-import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pclc.attacks.cost import Cost
-from pclc.attacks.types import Model
 from pclc.files import write_atomically
 
 UNBROKEN, CLEAN = -1, 0
@@ -99,20 +96,3 @@ class State:
         tensors = {"x_adv": journal.x_adv.contiguous(), "broken_by": journal.broken_by}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, save(tensors, metadata={"autoattack": json.dumps(notes)}))
-
-
-def fingerprint(*tensors: Tensor) -> str:
-    """A short name of types, shapes and contents."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        values = tensor.detach().cpu().contiguous()
-        digest.update(f"{values.dtype} {tuple(values.shape)};".encode())
-        digest.update(values.flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
-
-
-def model_fingerprint(model: Model, logits: Tensor) -> str:
-    """Of parameters and buffers; a plain function is known by its logits."""
-    if not isinstance(model, nn.Module):
-        return fingerprint(logits)
-    return fingerprint(*model.parameters(), *model.buffers())

@@ -1,12 +1,13 @@
 """A gradient for a module that has none, or none of use."""
 
-import difflib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from pclc.hints import did_you_mean
 
 
 class _Swap(torch.autograd.Function):
@@ -86,8 +87,7 @@ def replace_module(model: nn.Module, name: str, replacement: nn.Module) -> Itera
     """
     names = [known for known, _ in model.named_modules(remove_duplicate=False) if known]
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name, names)
         raise ValueError(f"Expected `name` to be a submodule of the model, but got {name!r}.{hint}")
     path, _, last = name.rpartition(".")
     parent = model.get_submodule(path)

@@ -31,12 +31,12 @@ def carlini_wagner(
     x: Tensor,
     y: Tensor,
     *,
-    confidence: float = 0.0,
-    lr: float = 0.01,
-    steps: int = 1000,
-    search_steps: int = 9,
-    initial_const: float = 1e-3,
-    targeted: bool = False,
+    confidence: float,
+    lr: float,
+    steps: int,
+    search_steps: int,
+    initial_const: float,
+    targeted: bool,
 ) -> Tensor:
     """The work of :class:`CarliniWagner`, without its checks: x is in [0, 1], y in [0, K)."""
     margin, descent = directed("margin", targeted), adam(-lr)

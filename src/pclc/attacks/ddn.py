@@ -27,11 +27,11 @@ def ddn(
     seed: int,
     index: Tensor,
     *,
-    steps: int = 100,
-    init_norm: float = 1.0,
-    gamma: float = 0.05,
-    levels: int | None = None,
-    targeted: bool = False,
+    steps: int,
+    init_norm: float,
+    gamma: float,
+    levels: int | None,
+    targeted: bool,
 ) -> Tensor:
     """The work of :class:`DDN`, without its checks: x is in [0, 1], y in [0, K)."""
     sign = 1 if targeted else -1

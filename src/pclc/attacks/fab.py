@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pclc.attacks import random
+from pclc.attacks.apgd_targeted import likely_classes
 from pclc.attacks.attack import Attack
 from pclc.attacks.objectives import directed
 from pclc.attacks.projections import step_to_hyperplane
@@ -61,24 +62,22 @@ def fab(
     seed: int,
     index: Tensor,
     *,
-    eps: float | None = None,
-    steps: int = 100,
-    targets: int = 9,
-    norm: Norm = "Linf",
-    alpha_max: float = 0.1,
-    eta: float = 1.05,
-    beta: float = 0.9,
-    restarts: int = 1,
-    targeted: bool = False,
-    stop: Stop = "success",
+    eps: float | None,
+    steps: int,
+    targets: int,
+    norm: Norm,
+    alpha_max: float,
+    eta: float,
+    beta: float,
+    restarts: int,
+    targeted: bool,
+    stop: Stop,
 ) -> Tensor:
     """The work of :class:`FAB`, without its checks: x is in [0, 1], y in [0, K)."""
     logits = victim.logits(x)
     limit, early = (torch.inf if eps is None else eps), stop == "success" and eps is not None
     lead: Callable[..., Tensor] = directed("margin", targeted) if targeted else _lead
-    # (N, T): the classes to reach, of the largest logits first.
-    others = logits.scatter(1, y[:, None], -torch.inf).topk(min(targets, logits.shape[1] - 1), dim=1).indices
-    classes = y[:, None] if targeted else others
+    classes = y[:, None] if targeted else likely_classes(logits, y, targets)
     best = x.clone()
     best_norm = torch.where(victim.confirm(logits, x, y, targeted), 0, torch.inf).to(x.dtype)
 

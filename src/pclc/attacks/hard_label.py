@@ -81,9 +81,9 @@ def hard_label(
     y: Tensor,
     *,
     eps: float,
-    queries: int = 10000,
-    targeted: bool = False,
-    stop: Stop = "success",
+    queries: int,
+    targeted: bool,
+    stop: Stop,
 ) -> Tensor:
     """The work of :class:`HardLabel`, without its checks: x is in [0, 1], y in [0, K)."""
     rays, x_adv = start(x, y), x.flatten(1).clone()

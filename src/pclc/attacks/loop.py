@@ -1,15 +1,17 @@
 """The loop of the whole iterative family: start, gradient of the objective, step rule and projection are the parts."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from pclc.attacks.balls import project
 from pclc.attacks.gradients import input_gradient
 from pclc.attacks.objectives import Objective
 from pclc.attacks.rules import Rule
-from pclc.attacks.types import Model
+from pclc.attacks.types import Model, Norm, Stop
 from pclc.attacks.victim import Victim
 
 
@@ -37,7 +39,6 @@ class Move(NamedTuple):
 Gradient = Callable[[Rows, int], tuple[Tensor, Tensor]]  # at step t: logits at x_adv, gradient
 Projection = Callable[[Tensor, Tensor], Tensor]  # (x_adv, x) to the nearest allowed point
 Step = Callable[[Rows, int], Move]
-Decision = Callable[[Tensor, Tensor, Tensor], Tensor]  # logits, x_adv and y to flags: fooled
 
 
 def autograd_gradient(model: Model, objective: Objective) -> Gradient:
@@ -72,26 +73,32 @@ def make_step(gradient: Gradient, rule: Rule, project: Projection) -> Step:
     return step
 
 
-def ascend(step: Step, rows: Rows, steps: int, decide: Decision | None) -> Tensor:
-    """Take `steps` steps and return the last iterates, (N, ...), in the order of `rows`.
+def ascend(
+    victim: Victim,
+    gradient: Gradient,
+    rule: Rule,
+    rows: Rows,
+    *,
+    eps: float,
+    norm: Norm,
+    steps: int,
+    targeted: bool,
+    stop: Stop,
+) -> Tensor:
+    """Take `steps` steps inside the ball and the box, and return the last iterates, (N, ...), in the order of `rows`.
 
-    Where there is a `decide`, a row that is fooled keeps the iterate that fooled it and leaves the batch: the logits
-    that come with each gradient tell, so that this costs no pass. What a row goes through until then does not depend on
-    the others. The last iterate has no gradient, hence no logits: whoever wants to know looks at it with one more pass.
-    Without `decide` nothing here waits for the device.
-
-    Args:
-        step: from `make_step`.
-        rows: where to start.
-        steps: how many.
-        decide: tells which rows are fooled; None takes all steps with all rows.
+    With stop="success" a row that is fooled keeps the iterate that fooled it and leaves the batch: the logits that come
+    with each gradient tell, so that this costs no pass. What a row goes through until then does not depend on the
+    others. The last iterate has no gradient, hence no logits: whoever wants to know looks at it with one more pass.
+    With "never" nothing here waits for the device.
     """
+    step = make_step(gradient, rule, partial(project, eps=eps, norm=norm))
     x_adv = rows.x_adv.clone()
     place = torch.arange(len(x_adv), device=x_adv.device)
     for t in range(steps):
         move = step(rows, t)
-        if decide is not None:
-            left = (~decide(move.logits, rows.x_adv, rows.y)).nonzero().squeeze(1)
+        if stop == "success":
+            left = (~victim.confirm(move.logits, rows.x_adv, rows.y, targeted)).nonzero().squeeze(1)
             if len(left) < len(place):
                 x_adv[place] = rows.x_adv
                 place, move = place[left], move._replace(rows=move.rows.keep(left))

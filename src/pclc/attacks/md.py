@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
-from pclc.attacks.balls import project, random_point
-from pclc.attacks.loop import Rows, ascend, make_step
+from pclc.attacks.balls import random_point
+from pclc.attacks.loop import Rows, ascend
 from pclc.attacks.objectives import Objective, best_other, in_full, margin, of_class
 from pclc.attacks.registry import register_attack
 from pclc.attacks.restarts import best_of
@@ -63,6 +62,7 @@ def two_stages(
     true, other, whole, away = (
         _times(term, factor) for term, factor in [*((term, sign) for term in terms), (terms.true, -sign)]
     )
+    rule = cosine_steps(eps, steps, switch, norm)
 
     def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
         first = other if number % 2 else true
@@ -72,10 +72,9 @@ def two_stages(
             slope = victim.gradient(goal, rows.x_adv, rows.y)
             return slope.logits, slope.grad
 
-        step = make_step(gradient, cosine_steps(eps, steps, switch, norm), partial(project, eps=eps, norm=norm))
         start = random_point(x, eps, norm, seed, index, draw=number)
-        decide = partial(victim.confirm, targeted=targeted) if stop == "success" else None
-        return ascend(step, Rows(x, y, index, start, x.new_empty(len(x), 0)), steps, decide)
+        rows = Rows(x, y, index, start, x.new_empty(len(x), 0))
+        return ascend(victim, gradient, rule, rows, eps=eps, norm=norm, steps=steps, targeted=targeted, stop=stop)
 
     return best_of(restarts, attempt, victim, x, y, index, objective=whole, targeted=targeted, stop=stop)
 

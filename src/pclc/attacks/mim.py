@@ -6,46 +6,13 @@ import torch
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
+from pclc.attacks.loop import Rows, ascend, victim_gradient
 from pclc.attacks.objectives import directed
-from pclc.attacks.pgd import projected_ascent
 from pclc.attacks.registry import register_attack
 from pclc.attacks.rules import momentum
-from pclc.attacks.types import Norm, Stop
+from pclc.attacks.types import Norm
 from pclc.attacks.validate import check_ball, check_count, check_number, warn_if_unreachable
 from pclc.attacks.victim import Victim
-
-
-def mim(
-    victim: Victim,
-    x: Tensor,
-    y: Tensor,
-    index: Tensor,
-    *,
-    eps: float,
-    alpha: float,
-    steps: int,
-    decay: float = 1.0,
-    norm: Norm = "Linf",
-    objective: str = "ce",
-    targeted: bool = False,
-    stop: Stop = "success",
-) -> Tensor:
-    """The work of :class:`MIM`, without its checks: x is in [0, 1], y in [0, K)."""
-    return projected_ascent(
-        victim,
-        x,
-        y,
-        index,
-        rule=momentum(alpha, norm, decay),
-        memory=torch.zeros_like(x),
-        start=x,
-        eps=eps,
-        steps=steps,
-        norm=norm,
-        goal=directed(objective, targeted),
-        targeted=targeted,
-        stop=stop,
-    )
 
 
 @register_attack("mim")
@@ -95,4 +62,14 @@ class MIM(Attack):
         warn_if_unreachable(self.eps, self.alpha, self.steps, "alpha")
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return mim(victim, x, y, index, **vars(self))
+        return ascend(
+            victim,
+            victim_gradient(victim, directed(self.objective, self.targeted)),
+            momentum(self.alpha, self.norm, self.decay),
+            Rows(x, y, index, x, torch.zeros_like(x)),
+            eps=self.eps,
+            norm=self.norm,
+            steps=self.steps,
+            targeted=self.targeted,
+            stop=self.stop,
+        )

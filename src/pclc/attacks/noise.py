@@ -9,40 +9,9 @@ from pclc.attacks.balls import random_point
 from pclc.attacks.objectives import directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.restarts import best_of
-from pclc.attacks.types import Norm, Stop
+from pclc.attacks.types import Norm
 from pclc.attacks.validate import check_ball, check_count
 from pclc.attacks.victim import Victim
-
-
-def noise(
-    victim: Victim,
-    x: Tensor,
-    y: Tensor,
-    seed: int,
-    index: Tensor,
-    *,
-    eps: float,
-    draws: int = 10,
-    norm: Norm = "Linf",
-    targeted: bool = False,
-    stop: Stop = "success",
-) -> Tensor:
-    """The work of :class:`Noise`, without its checks: x is in [0, 1], y in [0, K)."""
-
-    def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
-        return random_point(x, eps, norm, seed, index, draw=number)
-
-    return best_of(
-        draws,
-        attempt,
-        victim,
-        x,
-        y,
-        index,
-        objective=directed("margin", targeted),
-        targeted=targeted,
-        stop=stop,
-    )
 
 
 @register_attack("noise")
@@ -81,4 +50,8 @@ class Noise(Attack):
         check_count("draws", self.draws)
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return noise(victim, x, y, seed, index, **vars(self))
+        def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+            return random_point(x, self.eps, self.norm, seed, index, draw=number)
+
+        goal = directed("margin", self.targeted)
+        return best_of(self.draws, attempt, victim, x, y, index, objective=goal, targeted=self.targeted, stop=self.stop)

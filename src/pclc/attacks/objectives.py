@@ -5,7 +5,6 @@ targeted one minimises it for the target class. A name may carry a logit scale: 
 logits times 0.01, which gives gradients back to a model whose softmax is saturated.
 """
 
-import difflib
 import math
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pclc.hints import did_you_mean
 from pclc.losses import functional as losses
 
 Objective = Callable[[Tensor, Tensor], Tensor]
@@ -59,8 +59,7 @@ def get_objective(name: str) -> Objective:
     """
     base, times, factor = name.partition("*")
     if base not in _OBJECTIVES:
-        close = difflib.get_close_matches(base, _OBJECTIVES, n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(base, _OBJECTIVES)
         raise ValueError(f"Expected `objective` to be one of {', '.join(objective_names())}, but got {base!r}.{hint}")
     objective, scale = _OBJECTIVES[base], _scale(factor) if times else 1.0
 

@@ -1,43 +1,19 @@
 """Projected gradient descent, on which FGSM, BIM and MIM are variations."""
 
 from dataclasses import dataclass
-from functools import partial
 
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
-from pclc.attacks.balls import project, random_point
-from pclc.attacks.loop import Rows, ascend, make_step, victim_gradient
-from pclc.attacks.objectives import Objective, directed
+from pclc.attacks.balls import random_point
+from pclc.attacks.loop import Rows, ascend, victim_gradient
+from pclc.attacks.objectives import directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.restarts import best_of
-from pclc.attacks.rules import Rule, steepest
+from pclc.attacks.rules import steepest
 from pclc.attacks.types import Norm, Stop
 from pclc.attacks.validate import check_ball, check_count, check_flag, check_number, warn_if_unreachable
 from pclc.attacks.victim import Victim
-
-
-def projected_ascent(
-    victim: Victim,
-    x: Tensor,
-    y: Tensor,
-    index: Tensor,
-    *,
-    rule: Rule,
-    memory: Tensor,
-    start: Tensor,
-    eps: float,
-    steps: int,
-    norm: Norm,
-    goal: Objective,
-    targeted: bool,
-    stop: Stop,
-) -> Tensor:
-    """Follow the gradient of the goal from `start` by a step rule, inside the ball and the box; (N, ...)."""
-    step = make_step(victim_gradient(victim, goal), rule, partial(project, eps=eps, norm=norm))
-    rows = Rows(x, y, index, start, memory)
-    decide = partial(victim.confirm, targeted=targeted) if stop == "success" else None
-    return ascend(step, rows, steps, decide)
 
 
 def pgd(
@@ -50,32 +26,21 @@ def pgd(
     eps: float,
     alpha: float,
     steps: int,
-    norm: Norm = "Linf",
-    random_start: bool = True,
+    norm: Norm,
+    random_start: bool,
     restarts: int = 1,
-    objective: str = "ce",
-    targeted: bool = False,
-    stop: Stop = "success",
+    objective: str,
+    targeted: bool,
+    stop: Stop,
 ) -> Tensor:
     """The work of :class:`PGD`, without its checks: x is in [0, 1], y in [0, K)."""
     goal = directed(objective, targeted)
+    gradient, rule = victim_gradient(victim, goal), steepest(alpha, norm)
 
     def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
-        return projected_ascent(
-            victim,
-            x,
-            y,
-            index,
-            rule=steepest(alpha, norm),
-            memory=x.new_empty(len(x), 0),
-            start=random_point(x, eps, norm, seed, index, draw=number) if random_start else x,
-            eps=eps,
-            steps=steps,
-            norm=norm,
-            goal=goal,
-            targeted=targeted,
-            stop=stop,
-        )
+        start = random_point(x, eps, norm, seed, index, draw=number) if random_start else x
+        rows = Rows(x, y, index, start, x.new_empty(len(x), 0))
+        return ascend(victim, gradient, rule, rows, eps=eps, norm=norm, steps=steps, targeted=targeted, stop=stop)
 
     return best_of(restarts, attempt, victim, x, y, index, objective=goal, targeted=targeted, stop=stop)
 

@@ -1,10 +1,10 @@
 """Attacks by name: one decorator, one listing."""
 
-import difflib
 from collections.abc import Callable
 from typing import TypeVar
 
 from pclc.attacks.attack import Attack
+from pclc.hints import did_you_mean
 
 _ATTACKS: dict[str, type[Attack]] = {}
 
@@ -40,7 +40,6 @@ def find_attack(name: str) -> type[Attack]:
     """Return the class of a registered name, or of the class's own name, in any case."""
     known = {attack.__name__.lower(): attack for attack in _ATTACKS.values()} | _ATTACKS
     if name.lower() not in known:
-        close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name.lower(), known)
         raise ValueError(f"Expected an attack among {', '.join(attack_names())}, but got {name!r}.{hint}")
     return known[name.lower()]

@@ -1,20 +1,18 @@
 """Simultaneous perturbation stochastic approximation: gradients estimated from logits alone."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from pclc.attacks import random
 from pclc.attacks.attack import Attack
-from pclc.attacks.balls import project
 from pclc.attacks.gradients import is_zero
-from pclc.attacks.loop import Gradient, Rows, ascend, make_step
+from pclc.attacks.loop import Gradient, Rows, ascend
 from pclc.attacks.objectives import Objective, directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.rules import adam
-from pclc.attacks.types import Norm, Stop
+from pclc.attacks.types import Norm
 from pclc.attacks.validate import check_ball, check_count, check_number, warn_if_unreachable
 from pclc.attacks.victim import Victim
 
@@ -46,31 +44,6 @@ def estimated_gradient(victim: Victim, objective: Objective, seed: int, delta: f
         return victim.logits(x), total / samples
 
     return gradient
-
-
-def spsa(
-    victim: Victim,
-    x: Tensor,
-    y: Tensor,
-    seed: int,
-    index: Tensor,
-    *,
-    eps: float,
-    lr: float = 0.01,
-    delta: float = 0.01,
-    steps: int = 100,
-    samples: int = 128,
-    norm: Norm = "Linf",
-    objective: str = "margin",
-    targeted: bool = False,
-    stop: Stop = "success",
-) -> Tensor:
-    """The work of :class:`SPSA`, without its checks: x is in [0, 1], y in [0, K)."""
-    gradient = estimated_gradient(victim, directed(objective, targeted), seed, delta, samples)
-    step = make_step(gradient, adam(lr), partial(project, eps=eps, norm=norm))
-    rows = Rows(x, y, index, x, x.new_zeros(len(x), 2, *x.shape[1:]))
-    decide = partial(victim.confirm, targeted=targeted) if stop == "success" else None
-    return ascend(step, rows, steps, decide)
 
 
 @register_attack("spsa")
@@ -127,4 +100,15 @@ class SPSA(Attack):
             warn_if_unreachable(self.eps, self.lr, self.steps, "lr")
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return spsa(victim, x, y, seed, index, **vars(self))
+        goal = directed(self.objective, self.targeted)
+        return ascend(
+            victim,
+            estimated_gradient(victim, goal, seed, self.delta, self.samples),
+            adam(self.lr),
+            Rows(x, y, index, x, x.new_zeros(len(x), 2, *x.shape[1:])),
+            eps=self.eps,
+            norm=self.norm,
+            steps=self.steps,
+            targeted=self.targeted,
+            stop=self.stop,
+        )

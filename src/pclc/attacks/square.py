@@ -95,48 +95,6 @@ def _draw(by: Moves, sides: list[int], seed: int, index: Tensor, query: int, att
     return by.draw(u.transpose(0, 1)[: len(sides)].contiguous(), side)
 
 
-def square(
-    victim: Victim,
-    x: Tensor,
-    y: Tensor,
-    seed: int,
-    index: Tensor,
-    *,
-    eps: float,
-    queries: int = 5000,
-    norm: Norm = "Linf",
-    p_init: float = 0.8,
-    rescale: bool = True,
-    restarts: int = 1,
-    objective: str = "margin",
-    targeted: bool = False,
-    stop: Stop = "success",
-) -> Tensor:
-    """The work of :class:`Square`, without its checks: x is in [0, 1], y in [0, K)."""
-    goal = directed(objective, targeted)
-    C, H, W = _as_images(x).shape[1:]
-    by = moves(norm, eps, (C, H, W))
-
-    def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
-        return random_search(
-            victim,
-            x,
-            y,
-            seed,
-            index,
-            number,
-            by=by,
-            queries=queries,
-            schedule=queries if rescale else _SCHEDULE,
-            p_init=p_init,
-            goal=goal,
-            targeted=targeted,
-            stop=stop,
-        )
-
-    return best_of(restarts, attempt, victim, x, y, index, objective=goal, targeted=targeted, stop=stop)
-
-
 @register_attack("square")
 @dataclass(frozen=True, repr=False)
 class Square(Attack):
@@ -198,4 +156,27 @@ class Square(Attack):
         directed(self.objective, self.targeted)
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return square(victim, x, y, seed, index, **vars(self))
+        goal = directed(self.objective, self.targeted)
+        C, H, W = _as_images(x).shape[1:]
+        by = moves(self.norm, self.eps, (C, H, W))
+
+        def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+            return random_search(
+                victim,
+                x,
+                y,
+                seed,
+                index,
+                number,
+                by=by,
+                queries=self.queries,
+                schedule=self.queries if self.rescale else _SCHEDULE,
+                p_init=self.p_init,
+                goal=goal,
+                targeted=self.targeted,
+                stop=self.stop,
+            )
+
+        return best_of(
+            self.restarts, attempt, victim, x, y, index, objective=goal, targeted=self.targeted, stop=self.stop
+        )

@@ -1,5 +1,6 @@
 """What makes a standard attack's figure doubtful, seen in the model before it is attacked."""
 
+import cProfile
 import sys
 from types import FrameType
 
@@ -47,5 +48,7 @@ def is_dynamic(model: Model, x: Tensor) -> bool:
     try:
         model(x)
     finally:
-        sys.setprofile(before)
+        sys.setprofile(before if callable(before) else None)
+        if isinstance(before, cProfile.Profile):  # which is no function, and is asked in another way
+            before.enable()
     return seen

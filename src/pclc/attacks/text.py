@@ -2,11 +2,11 @@
 
 import ast
 import dataclasses
-import difflib
 from typing import Any
 
 from pclc.attacks.attack import Attack
 from pclc.attacks.registry import find_attack
+from pclc.hints import did_you_mean
 
 _EXAMPLE = "pgd(eps=8/255, alpha=2/255, steps=40)"
 
@@ -49,8 +49,7 @@ def _attack(call: ast.expr, text: str) -> Attack:
     for keyword in [*inner, *call.keywords]:
         assert keyword.arg is not None
         if keyword.arg not in settings:
-            close = difflib.get_close_matches(keyword.arg, settings, n=1, cutoff=0.5)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(keyword.arg, settings)
             raise ValueError(
                 f"Expected the arguments of `{attack.name}` among {', '.join(settings)}, but got {keyword.arg!r}.{hint}"
             )

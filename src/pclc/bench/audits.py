@@ -8,8 +8,8 @@ from typing import Any
 
 import pclc
 from pclc.evaluation.audit.document import load_document
-from pclc.evaluation.hashes import model_hash
 from pclc.files import write_atomically
+from pclc.hashes import model_hash
 from pclc.report.commands import commands_of
 from pclc.report.runs import Run
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pclc.bench.audits import RecordedAudit, load_recorded, radius
-from pclc.bench.markdown import between, table
 from pclc.evaluation.audit.verdict import LEAST
+from pclc.experiments.pages_text import markdown_table, replace_between
 from pclc.files import write_atomically
 
 MASKING = "masking "  # how the names of the paper's three arguments begin
@@ -17,7 +17,7 @@ _OTHERS = {"ce": "cross-entropy", "gce": "GCE", "cot": "COT"}
 def write_audits(results: Path, page: Path) -> int:
     """Write the section of a page anew from the files in `results`; returns how many there were."""
     found = load_recorded(results)
-    text = between(page.read_text(encoding="utf-8"), "audits", audits_section(found))
+    text = replace_between(page.read_text(encoding="utf-8"), "audits", audits_section(found))
     write_atomically(page, text.encode())
     return len(found)
 
@@ -32,7 +32,7 @@ def audits_section(found: Sequence[RecordedAudit]) -> str:
         "**The figures.** Accuracies in percent with intervals of at least 95 %, over test images alone: each "
         "row is one training seed. Seconds are those of the audit."
     )
-    parts += [table([_row(one) for one in found]), *_conditions(found), "**The commands**, in their order:"]
+    parts += [markdown_table([_row(one) for one in found]), *_conditions(found), "**The commands**, in their order:"]
     commands = list(dict.fromkeys(command for one in found for command in one.commands))
     return "\n\n".join([*parts, "```\n" + "\n".join(commands) + "\n```"]) + "\n"
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from pclc import __version__
+from pclc.experiments.pages_text import markdown_table
 from pclc.files import write_atomically
 
 
@@ -38,10 +39,8 @@ class BenchResult:
     def markdown(self) -> str:
         """The result as a section of a page."""
         conditions = "; ".join(f"{name} {value}" for name, value in self.conditions.items())
-        columns = list(self.rows[0])
-        lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-        lines += ["| " + " | ".join(show(row[column]) for column in columns) + " |" for row in self.rows]
-        return "\n\n".join([f"`{self.command}`", f"{conditions}.", *self.notes, "\n".join(lines)]) + "\n"
+        table = markdown_table([{column: show(value) for column, value in row.items()} for row in self.rows])
+        return "\n\n".join([f"`{self.command}`", f"{conditions}.", *self.notes, table]) + "\n"
 
 
 def show(value: Any) -> str:

@@ -191,7 +191,7 @@ def scaled(train: Dataset, seed: int, scale: float) -> Built:
 
 def scaled_robust(train: Dataset, seed: int, scale: float) -> Built:
     """The same with an adversarially trained network: robust, and its claim wrong all the same."""
-    plain = adversarial(train, seed, "madry").model
+    plain = adversarial(train, seed=seed, method="madry").model  # named as the zoo does, or the cache misses it
     return Built(Scaled(plain, scale).eval(), plain)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pclc.bench.markdown import between, table
 from pclc.bench.result import BenchResult, show
 from pclc.evaluation.audit.finding import check_table
 from pclc.evaluation.statistics import clopper_pearson
+from pclc.experiments.pages_text import markdown_table, replace_between
 from pclc.files import write_atomically
 
 _COLUMNS = ("model", "made to be", "claimed %", "truth %", "certified %", "the claim is", "verdict", "bound %")
@@ -37,15 +37,15 @@ def error_rates(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 def write_section(result: BenchResult, page: Path) -> None:
     """Replace what stands between the marks of the zoo and of the checks in a page."""
     text = page.read_text(encoding="utf-8")
-    text = between(text, "zoo", zoo_section(result))
-    write_atomically(page, between(text, "checks", check_table()).encode())
+    text = replace_between(text, "zoo", zoo_section(result))
+    write_atomically(page, replace_between(text, "checks", check_table()).encode())
 
 
 def zoo_section(result: BenchResult) -> str:
     """Conditions, error rates, the largest loss of an honest model, and every model."""
     about = "; ".join(f"{name} {value}" for name, value in result.conditions.items())
     honest = [row for row in result.rows if row["made to be"] == "honest"]
-    parts = [f"`{result.command}`", f"{about}.", *result.notes, table(error_rates(result.rows))]
+    parts = [f"`{result.command}`", f"{about}.", *result.notes, markdown_table(error_rates(result.rows))]
     if honest:
         worst = max(honest, key=lambda row: row["overstated %"] if row["the claim is"] != "true" else 0)
         real = [row["overstated %"] for row in honest if row["claimed %"] > 2]
@@ -61,7 +61,7 @@ def zoo_section(result: BenchResult) -> str:
             f"For {len(certified)} models a lower bound was computed from intervals; the reference lies at most "
             f"{gap:.1f} points above it."
         )
-    parts.append(table([{column: show(row[column]) for column in _COLUMNS} for row in result.rows]))
+    parts.append(markdown_table([{column: show(row[column]) for column in _COLUMNS} for row in result.rows]))
     return "\n\n".join(parts) + "\n"
 
 

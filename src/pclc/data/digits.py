@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 
 from pclc.data.arrays import Arrays
-from pclc.data.extra import data_extra
 from pclc.data.split import stratified_indices
+from pclc.extras import needs_extra
 
 TEST_SIZE = 360
 
 
 def read_digits(paths: tuple[Path, ...], split: str) -> Arrays:
     """Return a fixed split of the 1,797 digits; their 17 levels of grey are stretched over a byte."""
-    with data_extra("The data set digits"):
+    with needs_extra("data", "The data set digits"):
         from sklearn.datasets import load_digits
     bunch = load_digits()
     labels = bunch.target.astype(np.int64)

@@ -5,10 +5,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pclc.data.description import Description, Download
-from pclc.data.extra import data_extra
 from pclc.data.progress import progress_bar
 from pclc.data.registry import describe
 from pclc.data.root import data_root
+from pclc.extras import needs_extra
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -79,7 +79,7 @@ def _retrieve(download: Download, target: Path, progress: "Progress") -> list[st
 
 def fetch_files(description: Description, root: Path) -> list[Path]:
     """Download what ``description`` lists into ``root``; files that are there with the right checksum stay."""
-    with data_extra("Downloading"):
+    with needs_extra("data", "Downloading"):
         import pooch  # noqa: F401
 
     targets = []

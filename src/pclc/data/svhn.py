@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from pclc.data.arrays import Arrays
-from pclc.data.extra import data_extra
+from pclc.extras import needs_extra
 
 
 def read_svhn(paths: tuple[Path, ...], split: str) -> Arrays:
     """Read ``X`` (height, width, channel, image) and ``y``, where the label 10 stands for the digit 0."""
-    with data_extra("Reading SVHN"):
+    with needs_extra("data", "Reading SVHN"):
         import scipy.io
     (path,) = paths
     try:

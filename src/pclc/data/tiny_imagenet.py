@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pclc.data.arrays import Arrays
-from pclc.data.extra import data_extra
 from pclc.data.progress import progress_bar
 from pclc.data.root import data_root
+from pclc.extras import needs_extra
 from pclc.files import replace_atomically
 
 FOLDER = "tiny-imagenet-200"
@@ -136,7 +136,7 @@ def _decode(content: bytes, name: str) -> npt.NDArray[np.uint8]:
 
 
 def _decode_all(source: _Source, images: list[_Image], cache: Path) -> None:
-    with data_extra("Reading Tiny ImageNet"):
+    with needs_extra("data", "Reading Tiny ImageNet"):
         import PIL.Image  # noqa: F401  (said here once, before a hundred thousand threads say it)
 
     shape = (len(images), *_SHAPE)

@@ -3,7 +3,6 @@
 from pclc.evaluation.adversaries import Foreign
 from pclc.evaluation.comparison import Comparison, combine, compare
 from pclc.evaluation.document import load_evaluation, save_evaluation
-from pclc.evaluation.hashes import model_hash, tensor_hash
 from pclc.evaluation.measure import evaluate
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
 from pclc.evaluation.statistics import (
@@ -18,6 +17,7 @@ from pclc.evaluation.statistics import (
 from pclc.evaluation.traps import SetupWarning
 from pclc.evaluation.verification import Check, Verification, verify
 from pclc.evaluation.witnesses import DataSource, Witnesses, load_witnesses, make_witnesses, witnesses_of
+from pclc.hashes import model_hash, tensor_hash
 
 __all__ = [
     "Accuracy",

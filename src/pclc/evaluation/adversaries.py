@@ -11,8 +11,8 @@ from pclc.attacks import Attack, Transfer, parse_attack
 from pclc.attacks.frozen import frozen
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball
-from pclc.evaluation.hashes import model_hash
 from pclc.execution import Execution, in_batches
+from pclc.hashes import model_hash
 
 Callee = Callable[[Model, Tensor, Tensor], Tensor]
 

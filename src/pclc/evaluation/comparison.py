@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from pclc.attacks.types import Norm
-from pclc.evaluation.result import Accuracy, Evaluation, Outcome
+from pclc.evaluation.result import Accuracy, Evaluation
 from pclc.evaluation.statistics import paired_test
 
 
@@ -76,10 +76,6 @@ def compare(first: Evaluation, second: Evaluation, norm: Norm | None = None, eps
     a, b = first.survivors(norm, eps), second.survivors(norm, eps)
     only_first, only_second = int((a & ~b).sum()), int((b & ~a).sum())
     return Comparison(Accuracy.of(a), Accuracy.of(b), only_first, only_second, paired_test(only_first, only_second))
-
-
-def _key(outcome: Outcome) -> tuple[object, ...]:
-    return outcome.attack, outcome.seed, outcome.substitute
 
 
 def _check_same_examples(first: Evaluation, second: Evaluation) -> None:

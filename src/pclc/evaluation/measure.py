@@ -20,13 +20,13 @@ from pclc.attacks.validate import check_ball, check_count
 from pclc.evaluation.adversaries import Callee, Entry, Foreign, plan
 from pclc.evaluation.budget import as_bytes, distances, is_inside, is_storable, round_to_bytes
 from pclc.evaluation.document import save_evaluation, save_examples
-from pclc.evaluation.hashes import model_hash, settings_hash, tensor_hash
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
 from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import Part, State
 from pclc.evaluation.traps import SetupWarning, check_pixels, look_at_accuracy, look_at_logits
 from pclc.execution import Execution
+from pclc.hashes import model_hash, settings_hash, tensor_hash
 from pclc.models.weights import unwrap
 from pclc.training.processes import processes
 from pclc.version import __version__

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pclc.evaluation.budget import from_bytes
-from pclc.evaluation.hashes import settings_hash
 from pclc.files import write_atomically
+from pclc.hashes import settings_hash
 
 FOLDER = "evaluation"
 

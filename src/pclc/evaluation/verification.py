@@ -11,9 +11,9 @@ from pclc.attacks.types import Model
 from pclc.data import load_dataset
 from pclc.evaluation.budget import from_bytes
 from pclc.evaluation.candidates import look_at
-from pclc.evaluation.hashes import model_hash
 from pclc.evaluation.witnesses import Witnesses, dataset_hash, load_witnesses
 from pclc.execution import Execution
+from pclc.hashes import model_hash
 
 
 class Check(NamedTuple):

@@ -14,10 +14,10 @@ from pclc.attacks.validate import check_ball
 from pclc.data import Dataset
 from pclc.evaluation.budget import from_bytes
 from pclc.evaluation.candidates import look_at
-from pclc.evaluation.hashes import model_hash, tensor_hash
 from pclc.evaluation.result import Evaluation
 from pclc.execution import Execution
 from pclc.files import write_atomically
+from pclc.hashes import model_hash, tensor_hash
 
 FORMAT = "pclc-witnesses"
 VERSION = 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pclc.experiments.work import Job, do_job
+from pclc.extras import needs_extra
 
 ENGINES = ("local", "ray")
 
@@ -79,10 +80,8 @@ def _leave_with(parent: int) -> None:
 
 @contextmanager
 def _ray(jobs: int, address: str | None, threads: int) -> Iterator[Workers]:
-    try:
+    with needs_extra("ray", "The engine ray"):
         ray: Any = importlib.import_module("ray")  # as Any, since types are there only where Ray is
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("The engine ray needs ray: pip install 'pclc[ray]'", name="ray") from error
     started = not ray.is_initialized()
     if started:
         ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")

@@ -15,9 +15,9 @@ from pclc.data import dataset_names
 from pclc.evaluation.audit.ladder import Mode
 from pclc.experiments.published import PublishedFigure, load_published
 from pclc.experiments.toml import check_keys, read_toml
+from pclc.hashes import settings_hash
 from pclc.models import model_names
 from pclc.training import TrainConfig, adversarial_config, adversarial_preset, paper_config
-from pclc.training.run_directory import config_hash
 
 # What stands for a loss in each variant: the formulas as printed, or as in the authors' code.
 VARIANTS: dict[str, dict[str, str]] = {"paper": {}, "authors": {"pc-lc": "pc-lc-authors"}}
@@ -95,7 +95,7 @@ class Training:
     @property
     def hash(self) -> str:
         """Sixteen digits that stand for it."""
-        return config_hash({"results": _RESULTS_VERSION, **self.as_dict()})
+        return settings_hash({"results": _RESULTS_VERSION, **self.as_dict()})
 
     def shortened(self, epochs: int) -> "Training":
         """The same with at most so many epochs in each phase: for trying things out, another model."""
@@ -157,7 +157,7 @@ class Cell:
     @property
     def hash(self) -> str:
         """Sixteen digits that stand for everything that decides the result."""
-        return config_hash({"results": _RESULTS_VERSION, **self.as_dict()})
+        return settings_hash({"results": _RESULTS_VERSION, **self.as_dict()})
 
 
 @dataclass(frozen=True)

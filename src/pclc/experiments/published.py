@@ -125,29 +125,3 @@ def _remark(table: str, content: Mapping[str, Any]) -> Remark:
     lists = dict.fromkeys(("datasets", "columns", "rows"), list)
     check_keys(content, f"a remark of {table}", required={"kind": str, "text": str}, optional=lists)
     return Remark(content["kind"], content["text"], **{name: tuple(content.get(name, ())) for name in lists})
-
-
-def inconsistencies() -> list[tuple[PublishedFigure, PublishedFigure]]:
-    """Pairs of figures in different tables that should be equal and are not: the same model under the same attack.
-
-    Example:
-        >>> for one, other in inconsistencies():
-        ...     print(one.dataset, one.column, one.row, one.value, other.value)
-        fashion-mnist pc-lc bim 0.3 6.4 4.9
-        fashion-mnist pc-lc pgd 0.3 4.6 2.8
-        fashion-mnist pc-lc mim 0.3 4.5 2.2
-    """
-    # Table 3 has rows of the same names for attacks by transfer; only its SPSA attacks the model itself.
-    figures = [
-        figure
-        for table in TABLES[:5]
-        for figure in load_published(table)
-        if not figure.has("other settings") and (table != "table3" or figure.row.startswith("spsa"))
-    ]
-    seen: dict[tuple[str, str, str, str], PublishedFigure] = {}
-    pairs = []
-    for figure in figures:
-        first = seen.setdefault((figure.dataset, figure.model, figure.column, figure.row), figure)
-        if first.value != figure.value:
-            pairs.append((first, figure))
-    return pairs

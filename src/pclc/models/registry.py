@@ -1,12 +1,12 @@
 """Models by name: one decorator, one listing, one way to create them."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from torch import nn
 
+from pclc.hints import did_you_mean
 from pclc.models.classifier import Classifier
 from pclc.models.config import ModelConfig, attach_config
 from pclc.models.factories import Factory, call_factory, import_factory
@@ -89,8 +89,7 @@ def _find_factory(name: str) -> Factory:
     if ":" in name:
         return import_factory(name)
     if name not in _FACTORIES:
-        close = difflib.get_close_matches(name.lower(), _FACTORIES, n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name.lower(), _FACTORIES)
         choices = ", ".join(model_names())
         raise ValueError(
             f"Expected argument `name` to be one of {choices}, or package.module:factory, but got {name!r}.{hint}"

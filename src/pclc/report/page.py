@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from pclc.analysis.extra import report_extra
+from pclc.extras import needs_extra
 from pclc.files import write_atomically
 from pclc.report import sections
 from pclc.report.commands import commands_of
@@ -24,12 +24,13 @@ def write_report(
     title: str = "Robustness report",
     budget: Budget | None = None,
     command: str | None = None,
+    notes: Sequence[str] = (),
 ) -> Path:
     """Write the page, whole or not at all (see :func:`render_report`)."""
     path = Path(path)
-    content = render_report(runs, title=title, budget=budget, command=command or _command(runs, path)).encode()
+    page = render_report(runs, title=title, budget=budget, command=command or _command(runs, path), notes=notes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content)
+    write_atomically(path, page.encode())
     return path
 
 
@@ -39,6 +40,7 @@ def render_report(
     title: str = "Robustness report",
     budget: Budget | None = None,
     command: str | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """One page of HTML about runs that needs nothing else; the same files give the same page.
 
@@ -47,8 +49,9 @@ def render_report(
         title: of the page.
         budget: (norm, eps) that the summary is about; None: that of the audits, or else the middle one.
         command: what makes the page again; None leaves it out.
+        notes: sentences that stand under the title.
     """
-    with report_extra("a report"):
+    with needs_extra("report", "a report"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
     if not runs:
@@ -95,7 +98,7 @@ def render_report(
         **content,
         title=title,
         version=__version__,
-        lead=_lead(runs),
+        lead=" ".join([_lead(runs), *notes]),
         sections=[(key, name) for key, name in named.items() if there.get(key, True)],
         commands=[*((name, text) for name, text in commands if text), *([("This page", command)] if command else [])],
         results=sections.results(runs),

@@ -16,7 +16,6 @@ class Processes:
 
     rank: int = 0
     count: int = 1
-    local_rank: int = 0
 
     @property
     def leads(self) -> bool:
@@ -49,7 +48,7 @@ def processes(device: torch.device) -> Iterator[Processes]:
     if own_group:
         torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Processes(torch.distributed.get_rank(), count, int(os.environ.get("LOCAL_RANK", "0")))
+        yield Processes(torch.distributed.get_rank(), count)
     finally:
         if own_group:
             torch.distributed.destroy_process_group()

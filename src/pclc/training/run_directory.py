@@ -11,7 +11,6 @@
 Later work adds ``evaluation.json`` and adversarial examples. Every file appears whole or not at all.
 """
 
-import hashlib
 import json
 import platform
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 
 from pclc.files import replace_atomically, write_atomically
+from pclc.hashes import settings_hash
 from pclc.version import __version__
 
 VERSION = 1
@@ -37,7 +37,7 @@ class RunDirectory:
         file = self.path / "config.json"
         if file.exists():
             found = _read(file)
-            if config_hash(found["run"]) != config_hash(wanted):
+            if settings_hash(found["run"]) != settings_hash(wanted):
                 different = sorted(_differences(found["run"], wanted))
                 raise ValueError(
                     f"Expected {self.path} to be new or to hold the same run, but it holds another one "
@@ -48,7 +48,7 @@ class RunDirectory:
         content = {
             "version": VERSION,
             "run": wanted,
-            "hash": config_hash(wanted),
+            "hash": settings_hash(wanted),
             "versions": {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         _write(file, content)
@@ -101,11 +101,6 @@ class RunDirectory:
         """Write what came out, and drop what is needed no more."""
         _write(self.path / "training.json", {"version": VERSION, **result})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
-
-
-def config_hash(config: dict[str, Any]) -> str:
-    """Sixteen hexadecimal digits that stand for a configuration."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list[str]:

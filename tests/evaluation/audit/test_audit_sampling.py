@@ -12,12 +12,20 @@ from pclc.evaluation.audit.ladder import COSTLY, Threat, ladder
 
 module = importlib.import_module("pclc.evaluation.audit.audit")
 SAMPLE = 20
+BLIND = "black-box attacks find nothing more"
+
+
+@pytest.fixture(autouse=True)
+def one_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small sample, and of the checks only the one that speaks of it."""
+    monkeypatch.setattr(module, "_SAMPLE", SAMPLE)
+    monkeypatch.setattr(module, "CHECKS", {BLIND: module.CHECKS[BLIND]})
+    monkeypatch.setattr(module, "_LATE", (BLIND,))
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch):
-    """A small sample, and a ladder of two; no further ones, where the audit looks closer."""
-    monkeypatch.setattr(module, "_SAMPLE", SAMPLE)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ladder of two; no further ones, where the audit looks closer."""
     attacks = (APGD(EPS, 2), HardLabel(EPS, 300))
     monkeypatch.setattr(module, "ladder", lambda mode, threat: attacks if mode == "quick" else ())
 
@@ -31,7 +39,7 @@ def test_where_little_falls_the_rest_is_spared() -> None:
     assert (step.tried, step.broke, step.spared) == (SAMPLE, 0, stood - SAMPLE)
     assert found.robust_accuracy.value == pytest.approx(stood / 80)
     assert f"hard_label(eps=0.1, queries=300) on {SAMPLE} of {stood}" in "\n".join(found.lines())
-    check = next(check for check in found.checks if check.name == "black-box attacks find nothing more")
+    (check,) = found.checks
     assert (check.state, check.measured) == ("silent", f"0 of {SAMPLE}")
 
 
@@ -44,13 +52,12 @@ def test_where_more_falls_all_are_attacked() -> None:
     assert step.broke > SAMPLE
     assert step.spared == 0
     assert "random sample" not in "\n".join(found.lines())
-    check = next(check for check in found.checks if check.name == "black-box attacks find nothing more")
+    (check,) = found.checks
     assert check.state == "fired"
     assert check.measured.endswith(f"of {SAMPLE}")  # a share of the sample, whatever else was attacked
 
 
 def test_the_sample_is_drawn_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SAMPLE", SAMPLE)
     seen = []
 
     def ladder_of_one(mode, threat):

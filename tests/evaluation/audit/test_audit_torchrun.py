@@ -1,12 +1,11 @@
 """Two processes under torchrun share the examples of an audit, and each has the result of one process."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import run_by_one_and_two, without_seconds
 from safetensors.torch import load_file
 
 PROGRAM = """
@@ -30,21 +29,11 @@ if "RANK" in os.environ:
 
 
 def document(folder: Path) -> dict[str, Any]:
-    content = json.loads((folder / "audit.json").read_text())
-    del content["seconds"]
-    for step in content["attacks"]:
-        del step["seconds"]
-    return content
+    return without_seconds(json.loads((folder / "audit.json").read_text()))
 
 
 def test_two_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    one, two = tmp_path / "one", tmp_path / "two"
-    monkeypatch.setattr(sys, "argv", ["program", str(one), str(tmp_path / "single")])
-    exec(PROGRAM, {})
-    torchrun = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    subprocess.run([*torchrun, str(script), str(two), str(tmp_path / "rank")], check=True)
+    one, two = run_by_one_and_two(PROGRAM, tmp_path, monkeypatch)
     single, pair = document(one), document(two)
     assert pair["conditions"].pop("processes") == 2
     assert single["conditions"].pop("processes") == 1

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pclc.analysis.extra import report_extra
 from pclc.analysis.rows import Row, write_csv
+from pclc.extras import needs_extra
 from pclc.files import replace_atomically
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def canvas(
         panels: rows and columns of axes.
         size: of a panel, in inches.
     """
-    with report_extra("Drawing figures"):
+    with needs_extra("report", "Drawing figures"):
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

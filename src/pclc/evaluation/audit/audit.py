@@ -27,7 +27,6 @@ from pclc.evaluation.audit.shares import Share
 from pclc.evaluation.audit.standing import BLACK_BOX, Standing, Step
 from pclc.evaluation.audit.subject import Subject, look_at_model
 from pclc.evaluation.audit.verdict import ALPHA, Judgement, Overstatement, is_refuted, judge, looks, overstatement
-from pclc.evaluation.hashes import model_hash, settings_hash, tensor_hash
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy
 from pclc.evaluation.sharing import gather
@@ -36,6 +35,7 @@ from pclc.evaluation.traps import check_pixels, look_at_accuracy
 from pclc.evaluation.witnesses import DataSource, Witnesses, make_witnesses
 from pclc.execution import Execution
 from pclc.files import write_atomically
+from pclc.hashes import model_hash, settings_hash, tensor_hash
 from pclc.models.weights import unwrap
 from pclc.training.processes import Processes, processes
 from pclc.version import __version__
@@ -365,16 +365,15 @@ class _Run:
 
     def _finish(self) -> None:
         """The checks that come after the attacks; where something speaks against those, the next mode too."""
-        assert self.scene is not None
-        if not self._refuted:
+        if self._refuted:
+            self._check(_LATE)
+            return
+        self._late()
+        suspicious = any(finding.fired and finding.kind in _ESCALATE for finding in self.findings.values())
+        if suspicious and self.mode != "full":
+            self.escalated = True
+            self._stage(MODES[MODES.index(self.mode) + 1], self.rows)
             self._late()
-            suspicious = any(finding.fired and finding.kind in _ESCALATE for finding in self.findings.values())
-            if suspicious and self.mode != "full":
-                self.escalated = True
-                self._stage(MODES[MODES.index(self.mode) + 1], self.rows)
-                self._late()
-                return
-        self._check(_LATE)
 
     def _late(self) -> None:
         assert self.scene is not None

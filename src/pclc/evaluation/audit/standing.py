@@ -14,10 +14,10 @@ from pclc.attacks.spsa import SPSA
 from pclc.attacks.types import Model, Norm
 from pclc.evaluation.audit.subject import Unmoved
 from pclc.evaluation.candidates import look_at
-from pclc.evaluation.hashes import tensor_hash
 from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import State
 from pclc.execution import Execution
+from pclc.hashes import tensor_hash
 from pclc.training.processes import Processes
 
 BLACK_BOX = (HardLabel, Noise, Square, Transfer, SPSA)
