@@ -37,6 +37,7 @@ clean: ## remove the environment and everything generated
 
 # The file is written last, so an interrupted install is done again.
 $(INSTALLED): pyproject.toml constraints.txt
+	@echo "Installing into $(VENV), which is done once and takes a few minutes without a word."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

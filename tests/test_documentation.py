@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -89,6 +90,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_headline_is_on_record() -> None:
+    words = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert "the claim of every PC-LC model is refuted" in words
+    rows = json.loads((ROOT / "results" / "zoo.json").read_text(encoding="utf-8"))["rows"]
+    assert {row["verdict"] for row in rows if row["family"].startswith("pc-lc")} == {"refuted"}
 
 
 def test_the_two_commands() -> None:

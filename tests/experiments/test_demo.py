@@ -7,7 +7,16 @@ import torch
 
 import pclc
 from pclc.evaluation import Accuracy
-from pclc.experiments.demo import DemoResult, Finding, attacks_of, budgets_of, configs_of
+from pclc.experiments.demo import (
+    DemoResult,
+    Extent,
+    Finding,
+    attacks_of,
+    budgets_of,
+    configs_of,
+    extent_of,
+    notes_of,
+)
 
 
 def share(percent: int) -> Accuracy:
@@ -31,7 +40,7 @@ def test_sentences_follow_the_figures() -> None:
     assert "cross-entropy keeps 20.0, PC-LC 5.0 and adversarial training 79.0 %." in second
     assert "refutes the figure of PC-LC and does not refute that of cross-entropy and adversarial training" in third
     nothing = DemoResult("digits", 0.1, 100, (finding("ce", 30, 20, "cannot judge"),)).sentences()[2]
-    assert nothing.startswith("The audit cannot judge that of cross-entropy; ")
+    assert nothing.startswith("The audit, with a PGD of its own, cannot judge the figure of cross-entropy; ")
     assert "refutes" not in nothing
 
 
@@ -60,10 +69,62 @@ def test_budgets_have_something_to_see() -> None:
 
 @pytest.mark.parametrize("dataset", ["digits", "mnist", "cifar10"])
 def test_every_loss_is_trained_as_long(dataset: str) -> None:
-    configs = configs_of(dataset, 2, adversarial=True)
+    configs = configs_of(dataset, Extent(epochs=2), adversarial=True)
     assert list(configs) == ["ce", "gce", "pc-lc", "adversarial"]
     assert {(config.warm_up_epochs, config.epochs) for name, config in configs.items() if name != "adversarial"} == {
         (2, 2)
     }
     assert configs["adversarial"].adversarial is not None
-    assert "adversarial" not in configs_of(dataset, None, adversarial=False)
+    assert "adversarial" not in configs_of(dataset, Extent(), adversarial=False)
+
+
+def blank(name: str, *shape: int) -> pclc.Dataset:
+    """A data set of this shape that takes no memory."""
+    images = torch.zeros((), dtype=torch.uint8).expand(shape)
+    return pclc.Dataset(images, torch.zeros((), dtype=torch.int64).expand(shape[0]), ("a",), name, "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("mnist", (60_000, 1, 28, 28), Extent(None, 5, 500)),
+        ("cifar10", (50_000, 3, 32, 32), Extent("lenet5", 4, 500)),
+        ("tiny-imagenet", (100_000, 3, 64, 64), Extent("lenet5", 1, 500)),
+    ],
+)
+def test_on_a_cpu_large_sets_are_cut_short(name: str, shape: tuple[int, ...], expected: Extent) -> None:
+    data = blank(name, *shape)
+    assert extent_of(data, torch.device("cpu")) == expected
+    assert extent_of(data, torch.device("cuda")) == Extent(None, None, 1000)
+
+
+def test_what_is_cut_short_is_said() -> None:
+    runs, short, part = notes_of("cifar10", Extent("lenet5", 4, 500), 500, 10_000, adversarial=False)
+    assert "pc-lc with the loss of the paper" in runs
+    assert "adversarial" not in runs
+    assert "lenet5 trained for 4 + 4 epochs at a learning rate of 0.001" in short
+    assert "the paper's protocol here is vgg13 for 150 + 150" in short
+    assert part.startswith("The first 500 of 10,000 test images")
+    assert "the full demo is lenet8 for 30 + 30" in notes_of("digits", Extent(None, 2), 360, 360, False)[1]
+    assert notes_of("digits", Extent("cnn3"), 360, 360, False)[1].startswith(
+        "A demo with another network: cnn3 trained"
+    )
+    assert len(notes_of("mnist", Extent(), 10_000, 10_000, adversarial=True)) == 1
+    runs, chosen = notes_of("digits", Extent(), 360, 360, adversarial=True)
+    assert "adversarial with cross-entropy on adversarial examples" in runs
+    assert "eps 0.15 and batches of 32" in chosen
+    config = configs_of("digits", Extent(), adversarial=True)["adversarial"]
+    assert config.adversarial is not None
+    assert (config.adversarial.eps, config.batch_size) == (0.15, 32)
+
+
+def test_a_small_network_on_colour_images_has_a_rate_at_which_it_learns() -> None:
+    small = configs_of("cifar10", Extent("lenet5", 4), adversarial=True)
+    assert {name: config.lr for name, config in small.items()} == {
+        "ce": 0.001,
+        "gce": 0.001,
+        "pc-lc": 0.001,
+        "adversarial": 0.05,
+    }
+    assert configs_of("cifar10", Extent(epochs=4), adversarial=False)["ce"].lr == 0.01
+    assert configs_of("mnist", Extent("lenet5"), adversarial=False)["ce"].lr == 0.01

@@ -13,9 +13,6 @@ import pytest
 from report_command import DEMO, pclc
 
 Demo = tuple[Path, dict[str, Any]]
-RESULTS = ("config.json", "model.safetensors", "evaluation.json", "audit.json", "inspection.json")
-
-
 RESULTS = (
     "config.json",
     "model.safetensors",
@@ -85,6 +82,12 @@ def cells(table: Any) -> list[list[str]]:
 
 def shown(value: float) -> str:
     return f"{100 * value:.1f}"
+
+
+def test_the_page_says_what_was_cut_short(visit: Visit) -> None:
+    lead = visit.page.get_by_role("banner").inner_text()
+    assert "A short demo: lenet8 trained for 2 + 2 epochs" in lead
+    assert "The first 24 of 360 test images" in lead
 
 
 def test_nothing_is_loaded_and_nothing_is_wrong(visit: Visit) -> None:
@@ -229,6 +232,14 @@ def test_a_narrow_screen_and_paper(browser: Any, demo: Demo) -> None:
     narrow.page.emulate_media(media="print")
     assert not narrow.page.get_by_role("navigation").is_visible()
     assert narrow.page.get_by_role("button", name="Copy as CSV").count() == 0
+    narrow.page.set_viewport_size({"width": 688, "height": 1000})  # A4 between its margins
+    assert (
+        narrow.page.evaluate(
+            "[...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth + 1)"
+            ".map(box => box.ariaLabel)"
+        )
+        == []
+    )
     assert narrow.problems == []
     narrow.context.close()
 

@@ -59,7 +59,10 @@ def test_names_are_escaped_wherever_they_stand(tmp_path: Path) -> None:
     plain = trained(tmp_path / "plain")
     save_evaluation(type(attacked)(attacked.clean, attacked.index, (foreign,), attacked.conditions), plain)
     inspected(audited(plain, text="a reason"), 40)
-    pages = [render_report(load_runs([path]), title=title) for path, title in ((folder, name), (plain, "plain"))]
+    pages = [
+        render_report(load_runs([path]), title=title, notes=[title])
+        for path, title in ((folder, name), (plain, "plain"))
+    ]
     hostile, harmless = (Tags(page).found for page in pages)
     assert [tag for tag, _ in hostile if tag == "script"] == ["script", "script"]
     for tag, attributes in hostile:

@@ -28,3 +28,4 @@ def bar(total: int, shown: bool) -> Iterator[Advance]:
     with Progress(*columns, console=Console(file=sys.stderr)) as display:
         task = display.add_task("", total=total)
         yield lambda text, n: display.update(task, advance=n, description=text[:40])
+        display.update(task, completed=total)  # what was not needed is done too

@@ -63,8 +63,11 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
         "table": table(f"Accuracy in % at {where}", columns, rows),
         "how_to_read": (
             "Plain PGD is PGD on cross-entropy, the figure that papers report. The worst case is the share of images "
-            "that stand against every attack of the evaluation; an audit makes attacks of its own. What is really left "
-            "is at most the smaller of both. Lost: plain PGD minus the worst case."
+            "that stand against every attack of the evaluation. An audit makes attacks of its own, also its own plain "
+            "PGD, on its own choice of images, so that its figures can differ from those of the table. What is really "
+            "left is at most the smaller of both. Lost: plain PGD minus the worst case. A verdict is about the figure "
+            "of plain PGD and not about the model: a low figure that is not refuted is a low figure. Eps says how far "
+            "an attack may go, with pixels from 0 to 1: each pixel by eps (Linf), or all together by that length (L2)."
         ),
     }
 
