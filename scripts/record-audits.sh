@@ -41,7 +41,8 @@ mkdir -p "$out"
 audited lenet5-ce - 0.1,0.3 mnist --loss ce
 audited lenet5-pc-lc lenet5-ce 0.1,0.3 mnist --loss pc-lc
 audited lenet5-gce lenet5-ce 0.1,0.3 mnist --loss gce
-audited lenet5-madry lenet5-ce 0.3 mnist --adversarial madry-mnist --optimizer adam --lr 0.001 --epochs 120
+audited lenet5-madry lenet5-ce 0.3 mnist --adversarial madry-mnist --optimizer adam --lr 0.002 --batch-size 128 --steps 20 \
+    --step-size 0.03 --epochs 50
 
 # CIFAR-10 with the paper's recipe, 150 epochs a phase, and adversarially trained networks.
 audited vgg13-paper-ce - 8/255 cifar10 --loss ce

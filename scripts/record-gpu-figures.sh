@@ -23,22 +23,23 @@ pgd='pgd(eps=8/255, alpha=2/255, steps=40)'
 
 # Attacks beside the peers: on a model that withstands, and on models that fall.
 model vgg13-madry cifar10 --adversarial madry-cifar10 --epochs 30
-figure attack-vgg13-robust attack "$runs/vgg13-madry" --attack "$pgd" --examples 10000 --batch-size 1000 --rounds 1
+figure attack-vgg13-robust attack "$runs/vgg13-madry" --attack "$pgd" --examples 10000 --batch-size 2000 --rounds 1
 model vgg13-ce cifar10 --loss ce --warm-up-epochs 15 --epochs 15
-figure attack-vgg13-ce attack "$runs/vgg13-ce" --attack "$pgd" --examples 10000 --batch-size 1000 --rounds 1
+figure attack-vgg13-ce attack "$runs/vgg13-ce" --attack "$pgd" --examples 10000 --batch-size 2000 --rounds 1
 model lenet5-ce mnist --loss ce
 figure attack-lenet5 attack "$runs/lenet5-ce" --attack 'pgd(eps=0.3, alpha=0.01, steps=40)' --examples 10000 \
-    --batch-size 5000 --rounds 2
+    --batch-size 1000 --rounds 2
 figure autoattack-vgg13-robust attack "$runs/vgg13-madry" --attack 'autoattack(eps=8/255)' --examples 500 \
     --batch-size 500 --rounds 1
-figure autoattack-vgg13-ce attack "$runs/vgg13-ce" --attack 'autoattack(eps=8/255)' --examples 1000 \
+figure autoattack-vgg13-ce attack "$runs/vgg13-ce" --attack 'autoattack(eps=8/255)' --examples 2000 \
     --batch-size 1000 --rounds 1
 
 # What adversarial training leaves.
 model vgg13-pc cifar10 --adversarial pc --epochs 30
 figure robustness-cifar10 robustness "$runs/vgg13-madry" "$runs/vgg13-pc" \
     --attack 'pgd(eps=8/255, alpha=2/255, steps=50, restarts=3, objective="margin")'
-model lenet5-madry mnist --adversarial madry-mnist --optimizer adam --lr 0.001 --epochs 120
+model lenet5-madry mnist --adversarial madry-mnist --optimizer adam --lr 0.002 --batch-size 128 --steps 20 \
+    --step-size 0.03 --epochs 50
 figure robustness-mnist robustness "$runs/lenet5-madry" --attack 'pgd(eps=0.3, alpha=0.01, steps=100, restarts=10)'
 figure train-cifar10-pc train cifar10 --adversarial pc --batch-size 512 --epochs 5
 figure train-cifar10-madry train cifar10 --adversarial madry-cifar10 --loss ce --batch-size 512 --epochs 5
