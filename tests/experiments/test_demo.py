@@ -112,7 +112,7 @@ def test_what_is_cut_short_is_said() -> None:
     assert len(notes_of("mnist", Extent(), 10_000, 10_000, adversarial=True)) == 1
     runs, chosen = notes_of("digits", Extent(), 360, 360, adversarial=True)
     assert "adversarial with cross-entropy on adversarial examples" in runs
-    assert "eps 0.15 and batches of 32" in chosen
+    assert "was set with test images in view" in chosen
     config = configs_of("digits", Extent(), adversarial=True)["adversarial"]
     assert config.adversarial is not None
     assert (config.adversarial.eps, config.batch_size) == (0.15, 32)

@@ -45,8 +45,7 @@ _TRAINED = {
     "adversarial": "with cross-entropy on adversarial examples, which is known to help",
 }
 _CHOSEN = (
-    "Of adversarial training, eps 0.15 and batches of 32 are the best of six choices on a fifth of the training images "
-    "that was held out; epochs and steps were set with test images in view, so that its figure may flatter a little."
+    "The recipe of adversarial training was set with test images in view, so that its figure may flatter a little."
 )
 # How many pixels of training images two cores get through in the time that a demo may take: five epochs of MNIST.
 _PIXELS = 250_000_000
