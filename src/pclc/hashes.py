@@ -35,6 +35,11 @@ def model_hash(model: object) -> str | None:
     return _digest((name.replace("_orig_mod.", ""), named[name]) for name in sorted(named))
 
 
+def architecture_hash(model: object) -> str:
+    """Of what a model prints, wrappers left out: of modules and their settings, and not of weights."""
+    return settings_hash(repr(unwrap(model) if isinstance(model, nn.Module) else None))
+
+
 def settings_hash(settings: Any) -> str:
     """Of what can be written as JSON."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:_DIGITS]

@@ -164,13 +164,21 @@ class Attack(ABC):
 
 
 def _literal(value: object) -> str:
-    """A value as it is written in the text of an attack; the shorter of a decimal and a fraction of 255."""
+    """A value as it is written in the text of an attack."""
     if isinstance(value, str):
         return '"' + value + '"'
     if isinstance(value, tuple):  # of attacks
         return "(" + ", ".join(map(str, value)) + ",)"
-    if not isinstance(value, float):
-        return repr(value)
+    return number_text(value) if isinstance(value, float) else repr(value)
+
+
+def number_text(value: float) -> str:
+    """A number as people write it, without loss: the shorter of a decimal and a fraction of 255.
+
+    Example:
+        >>> number_text(8 / 255), number_text(0.2)
+        ('8/255', '0.2')
+    """
     decimal, levels = repr(float(value)), round(value * 255, 2)
     fraction = f"{levels:g}/255"
     return fraction if float(f"{levels:g}") / 255 == value and len(fraction) < len(decimal) else decimal

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pclc
+from pclc.attacks.attack import number_text
 from pclc.evaluation.audit.document import load_document
 from pclc.files import write_atomically
 from pclc.hashes import model_hash
@@ -52,7 +53,7 @@ class RecordedAudit:
     @property
     def eps(self) -> str:
         """The radius as people write it."""
-        return radius(self.audit["conditions"]["eps"])
+        return number_text(self.audit["conditions"]["eps"])
 
     @property
     def recipe(self) -> dict[str, Any] | None:
@@ -100,23 +101,12 @@ def load_recorded(results: Path) -> list[RecordedAudit]:
     return sorted(found, key=order)
 
 
-def radius(eps: float) -> str:
-    """A radius as people write it: a fraction of 255 where it is exactly one.
-
-    Example:
-        >>> radius(8 / 255), radius(0.3)
-        ('8/255', '0.3')
-    """
-    part = round(255 * eps)
-    return f"{part}/255" if part / 255 == eps else repr(eps)
-
-
 def _audit_command(place: Path, audit: dict[str, Any], twin: str | None) -> str:
     about = audit["conditions"]
-    words = ["pclc", "audit", str(place), "--norm", about["norm"], "--eps", radius(about["eps"])]
+    words = ["pclc", "audit", str(place), "--norm", about["norm"], "--eps", number_text(about["eps"])]
     words += [f"--{about['mode']}"] if about["mode"] != "standard" else []
     words += ["--claim", repr(audit["stated_claim"])] if audit["stated_claim"] is not None else []
     words += ["--transfer-from", str(place.with_name(twin))] if twin else []
     words += ["--examples", str(about["given"]), "--seed", str(about["seed"])]
     words += ["--device", "cpu"] if about["device"] == "cpu" else []
-    return shlex.join([*words, "--out", str(place / f"audit-{radius(about['eps']).replace('/', '-')}")])
+    return shlex.join([*words, "--out", str(place / f"audit-{number_text(about['eps']).replace('/', '-')}")])

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pclc.bench.audits import RecordedAudit, load_recorded, radius
+from pclc.attacks.attack import number_text
+from pclc.bench.audits import RecordedAudit, load_recorded
 from pclc.evaluation.audit.verdict import LEAST
 from pclc.experiments.pages_text import markdown_table, replace_between
 from pclc.files import write_atomically
@@ -120,7 +121,7 @@ def _training(one: RecordedAudit) -> str:
     if recipe is None:
         return f"{loss}, {epochs} epochs"
     eps = recipe["eps"]
-    ball = radius(eps) if isinstance(eps, float) else " to ".join(map(radius, eps))
+    ball = number_text(eps) if isinstance(eps, float) else " to ".join(map(number_text, eps))
     return f"adversarial ({recipe['method']} with {loss}, eps {ball}), {epochs} epochs"
 
 

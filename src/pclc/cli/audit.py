@@ -20,7 +20,7 @@ def audit(
     ] = None,
     norm: Annotated[str, typer.Option(help="Linf or L2.")] = "Linf",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter attacks.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Standard AutoAttack and the rest, on every example.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Standard AutoAttack on every example, and the rest.")] = False,
     examples: Annotated[int | None, typer.Option(help="Only so many, drawn at random; by default all.")] = None,
     transfer_from: Annotated[
         Path | None, typer.Option(help="Run directory of a twin trained with cross-entropy, for transfers.")

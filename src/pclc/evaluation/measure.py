@@ -26,8 +26,7 @@ from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import Part, State
 from pclc.evaluation.traps import SetupWarning, check_pixels, look_at_accuracy, look_at_logits
 from pclc.execution import Execution
-from pclc.hashes import model_hash, settings_hash, tensor_hash
-from pclc.models.weights import unwrap
+from pclc.hashes import architecture_hash, model_hash, settings_hash, tensor_hash
 from pclc.training.processes import processes
 from pclc.version import __version__
 
@@ -194,7 +193,7 @@ class _Run:
         """What all parts depend on."""
         return {
             "model": self.model_hash,
-            "architecture": settings_hash(repr(unwrap(self.model) if isinstance(self.model, nn.Module) else None)),
+            "architecture": architecture_hash(self.model),
             "data": self.data_hash,
             "seed": self.seed,
             "eight_bit": self.eight_bit,

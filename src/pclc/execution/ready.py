@@ -17,7 +17,7 @@ _MUCH = 32
 
 
 def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
-    """The model with convolutions in other clothes.
+    """The model with convolutions that run faster.
 
     - BatchNorm is folded into the convolution before it, which is a pass over memory less.
     - Weights are laid out as the images are.

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import mean
 
 from pclc.analysis.figures import plot_curves, plot_tradeoff
+from pclc.attacks.attack import number_text
 from pclc.evaluation.statistics import SeedComparison
 from pclc.experiments.experiment import Cell, Experiment
 from pclc.experiments.pages_text import (
@@ -20,7 +21,7 @@ from pclc.experiments.pages_text import (
 )
 from pclc.experiments.store import Store
 from pclc.experiments.table import Block, Table, make_table, setting_text, spread
-from pclc.experiments.values import Selection, choose, eps_text
+from pclc.experiments.values import Selection, choose
 from pclc.training import RunDirectory
 
 PAGE = "adversarial-training.md"
@@ -258,7 +259,7 @@ def _audits(store: Store, cells: Sequence[Cell]) -> list[str]:
     if not asked:
         return []
     about = [
-        f"Each model is audited (mode {each.mode}, eps {eps_text(each.eps)}, "
+        f"Each model is audited (mode {each.mode}, eps {number_text(each.eps)}, "
         f"{f'the first {each.examples}' if each.examples else 'all'} test images): is what plain PGD-40 leaves true?"
         for each in asked
     ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from pclc.attacks.attack import number_text
 from pclc.experiments.analyses import Result, figures_of, read_analysis
 from pclc.experiments.experiment import Cell, Experiment
 from pclc.experiments.store import Store
@@ -113,19 +114,8 @@ def worst_case_name(entry: Mapping[str, Any]) -> str:
     """
     if entry["eps"] is None:
         return "worst case of all"
-    text = eps_text(entry["eps"])
+    text = number_text(entry["eps"])
     return f"worst case {text}" if entry["norm"] == "Linf" else f"worst case {entry['norm']} {text}"
-
-
-def eps_text(eps: float) -> str:
-    """A radius as people write it.
-
-    Example:
-        >>> eps_text(8 / 255), eps_text(0.2)
-        ('8/255', '0.2')
-    """
-    bytes_ = round(255 * eps)
-    return f"{bytes_}/255" if eps == bytes_ / 255 and len(repr(eps)) > 6 else f"{eps:g}"
 
 
 def analysis_results(store: Store, cell: Cell) -> list[tuple[Any, list[Result]]]:

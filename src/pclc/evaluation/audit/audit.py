@@ -35,8 +35,7 @@ from pclc.evaluation.traps import check_pixels, look_at_accuracy
 from pclc.evaluation.witnesses import DataSource, Witnesses, make_witnesses
 from pclc.execution import Execution
 from pclc.files import write_atomically
-from pclc.hashes import model_hash, settings_hash, tensor_hash
-from pclc.models.weights import unwrap
+from pclc.hashes import architecture_hash, model_hash, tensor_hash
 from pclc.training.processes import Processes, processes
 from pclc.version import __version__
 
@@ -84,7 +83,7 @@ def audit(
         norm: "Linf" or "L2".
         eps: radius of the ball.
         claim: the accuracy that is claimed at this eps, in (0, 1]; None: what plain PGD-40 on cross-entropy leaves.
-        mode: "quick", "standard" or "full" (standard AutoAttack and more, on every example).
+        mode: "quick", "standard" or "full" (standard AutoAttack on every example, and more).
         seed: of all random numbers.
         index: (N,) places of the images in their data set; None: 0 ... N - 1.
         loss: name of the loss that the model was trained with, as of `TrainConfig`; its inverse is attacked first.
@@ -133,8 +132,8 @@ def audit(
         if named is not None and (twin is None or twin_hash is not None):
             about = {
                 "model": named,
-                "architecture": settings_hash(repr(unwrap(model) if isinstance(model, nn.Module) else None)),
-                "twin": [twin_hash, settings_hash(repr(unwrap(twin) if isinstance(twin, nn.Module) else None))],
+                "architecture": architecture_hash(model),
+                "twin": [twin_hash, architecture_hash(twin)],
                 "data": data_hash,
                 "seed": seed,
                 "device": device.type,
