@@ -108,5 +108,7 @@ def _audit_command(place: Path, audit: dict[str, Any], twin: str | None) -> str:
     words += ["--claim", repr(audit["stated_claim"])] if audit["stated_claim"] is not None else []
     words += ["--transfer-from", str(place.with_name(twin))] if twin else []
     words += ["--examples", str(about["given"]), "--seed", str(about["seed"])]
-    words += ["--device", "cpu"] if about["device"] == "cpu" else []
+    on_cpu = about["device"] == "cpu"
+    words += ["--device", "cpu"] if on_cpu else []
+    words += ["--precision", about["precision"]] if about["precision"] != ("fp32" if on_cpu else "tf32") else []
     return shlex.join([*words, "--out", str(place / f"audit-{number_text(about['eps']).replace('/', '-')}")])

@@ -45,6 +45,7 @@ def audit(
     batch_size: Annotated[int | None, typer.Option(help="Examples a pass.")] = None,
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
+    precision: Annotated[str, typer.Option(help="Of crafting: auto, fp32, tf32, bf16.")] = "auto",
     compiled: Annotated[
         bool, typer.Option("--compile", help="Compile the model; pays in long attacks on a GPU.")
     ] = False,
@@ -81,7 +82,7 @@ def audit(
         raise ValueError(f"Expected --examples to be at least 1, but got {examples}.")
     radius = _number("--eps", eps)
     source = Source(run, model, robustbench, weights, norm, trust_factory)
-    execution = local_execution(device, "auto", batch_size, compiled)
+    execution = local_execution(device, precision, batch_size, compiled)
     data = named_data(dataset or source.dataset, split, root)
     network = source.load(data, execution)
     twin = Source(transfer_from, trust_factory=trust_factory).load(data, execution) if transfer_from else None

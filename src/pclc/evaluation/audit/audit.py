@@ -164,6 +164,7 @@ def audit(
         loss,
         twin_hash,
         torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        settings.resolved_precision,
         peers.count,
         versions,
     )

@@ -35,7 +35,8 @@ class Conditions:
         model, data: names, `model_hash` and `data_hash` those of the contents.
         loss: name of the loss whose inverse was attacked; None where none was known.
         twin: hash of the model that transfers came from; None where there were none.
-        device, processes, versions: where, over how many and with what.
+        device, precision: of crafting; what is fooled is decided in IEEE float32 and float64 in any case.
+        processes, versions: over how many and with what.
     """
 
     norm: Norm
@@ -52,6 +53,7 @@ class Conditions:
     loss: str | None
     twin: str | None
     device: str
+    precision: str
     processes: int
     versions: dict[str, str]
 
