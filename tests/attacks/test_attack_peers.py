@@ -174,3 +174,28 @@ def test_autoattack_is_as_strong_as_pyautoattack(norm):
         print(row)
         assert row["difference (points)"] <= 100 / 60 + 1e-9, "one image"
         assert row["of these in float64"] == row["fooled by pclc only"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parity_goes_on_after_what_is_finished_and_only_for_the_same_model():
+    peer("pyautoattack")
+    model, x, y = digits()
+
+    def bench(model, components, before=None):
+        found = []
+        attack = AutoAttack(0.1)
+        result = bench_parity(
+            model, x[:20], y[:20], attack, "digits", components, 1, report=found.append, before=before
+        )
+        return result, len(found)
+
+    first, computed = bench(model, ("apgd-ce",))
+    assert computed == 1
+    second, computed = bench(model, ("apgd-ce", "apgd-t"), first)
+    assert computed == 1
+    assert [row["attack"] for row in second.rows] == ["apgd-ce", "apgd-t"]
+    assert second.rows[0] == first.rows[0]  # the time it took included
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        next(other.parameters()).add_(0.01)
+    assert bench(other, ("apgd-ce",), first)[1] == 1

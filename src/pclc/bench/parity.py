@@ -4,6 +4,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from statistics import mean, stdev
 from typing import Any
@@ -16,6 +17,7 @@ from pclc.attacks.balls import row_norms
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.types import Norm
 from pclc.bench.result import BenchResult, conditions
+from pclc.hashes import model_hash
 
 WHOLE = "autoattack"
 
@@ -30,6 +32,7 @@ def bench_parity(
     seeds: int = 3,
     batch_size: int = 250,
     report: Callable[[BenchResult], None] = lambda result: None,
+    before: BenchResult | None = None,
 ) -> BenchResult:
     """Compare robust accuracies, averaged over seeds, and check in float64 what only we fool.
 
@@ -43,6 +46,7 @@ def bench_parity(
         seeds: attack seeds 0 ... seeds - 1.
         batch_size: of pyautoattack.
         report: called with the result so far after each row.
+        before: an earlier result; its rows are not computed again where it is of the same model, images and versions.
     """
     if not find_spec("pyautoattack"):
         raise ModuleNotFoundError("Expected pyautoattack to be installed, to compare with: run `make peers`.")
@@ -53,8 +57,25 @@ def bench_parity(
         raise ValueError(f"Expected components of the standard version, {', '.join(ours)}, but got {components!r}.")
     model = model.eval()
     twin = copy.deepcopy(model).double()
-    rows: list[dict[str, Any]] = []
+    result = BenchResult(
+        benchmark="parity",
+        command="pclc bench parity",
+        notes=(
+            f"Robust accuracy of {len(x):,} images of {title} at eps={attack.eps:g} in {attack.norm}, mean over "
+            f"{seeds} attack seeds: each component alone on all images, and the whole. Who is fooled is decided in "
+            "IEEE float32 for both. A positive difference means that pclc is the weaker; its standard error is "
+            "that of the random starts, from the spread over seeds. Images that only pclc fools, over all seeds, "
+            "are tried again on a float64 copy of the model, with their norm and range "
+            f"checked. pyautoattack runs in batches of {batch_size}.",
+        ),
+        conditions={**conditions(x.device), "pyautoattack": _version(), "model": str(model_hash(model))},
+        rows=(),
+    )
+    known = {row["attack"]: row for row in before.rows} if before and _is_alike(before, result) else {}
     for name in components or ours:
+        if name in known:
+            result = replace(result, rows=(*result.rows, known[name]))
+            continue
         runs = []
         for seed in range(seeds):
             mine = _timed(lambda name=name, seed=seed: ours[name](model, x, y, seed=seed), x)  # type: ignore[misc]
@@ -65,37 +86,27 @@ def bench_parity(
             runs.append(_compare(model, twin, x, y, mine, peer, attack))
         differences = [100 * (run["ours"] - run["theirs"]) for run in runs]
         accuracies = [100 * mean(run[side] for run in runs) for side in ("ours", "theirs")]
-        rows.append(
-            {
-                "data": title,
-                "attack": name,
-                "pclc %": accuracies[0],
-                "pyautoattack %": accuracies[1],
-                "difference (points)": mean(differences),
-                "its standard error": stdev(differences) / seeds**0.5 if seeds > 1 else None,
-                "by seed": " ".join(f"{difference:+.2f}" for difference in differences),
-                "fooled by pclc only": sum(run["only"] for run in runs),
-                "of these in float64": sum(run["hold"] for run in runs),
-                "pclc s": mean(run["seconds"] for run in runs),
-                "pyautoattack s": mean(run["their seconds"] for run in runs),
-            }
-        )
-        result = BenchResult(
-            benchmark="parity",
-            command="pclc bench parity",
-            notes=(
-                f"Robust accuracy of {len(x):,} images of {title} at eps={attack.eps:g} in {attack.norm}, mean over "
-                f"{seeds} attack seeds: each component alone on all images, and the whole. Who is fooled is decided in "
-                "IEEE float32 for both. A positive difference means that pclc is the weaker; its standard error is "
-                "that of the random starts, from the spread over seeds. Images that only pclc fools, over all seeds, "
-                "are tried again on a float64 copy of the model, with their norm and range "
-                f"checked. pyautoattack runs in batches of {batch_size}.",
-            ),
-            conditions={**conditions(x.device), "pyautoattack": _version()},
-            rows=tuple(rows),
-        )
+        row = {
+            "data": title,
+            "attack": name,
+            "pclc %": accuracies[0],
+            "pyautoattack %": accuracies[1],
+            "difference (points)": mean(differences),
+            "its standard error": stdev(differences) / seeds**0.5 if seeds > 1 else None,
+            "by seed": " ".join(f"{difference:+.2f}" for difference in differences),
+            "fooled by pclc only": sum(run["only"] for run in runs),
+            "of these in float64": sum(run["hold"] for run in runs),
+            "pclc s": mean(run["seconds"] for run in runs),
+            "pyautoattack s": mean(run["their seconds"] for run in runs),
+        }
+        result = replace(result, rows=(*result.rows, row))
         report(result)
     return result
+
+
+def _is_alike(before: BenchResult, now: BenchResult) -> bool:
+    """Whether rows of both may stand in one table: everything but the day is the same."""
+    return (before.notes, {**before.conditions, "date": ""}) == (now.notes, {**now.conditions, "date": ""})
 
 
 def _version() -> str:

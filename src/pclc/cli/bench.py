@@ -272,6 +272,8 @@ def parity(
 ) -> None:
     """AutoAttack and its components beside pyautoattack's: is any of them weaker? (`make peers`)
 
+    Killed at any moment, the same command with the same --save goes on after the last component that was finished.
+
     Example: `pclc bench parity runs/mnist-lenet5-ce-0 --eps 0.1 --component apgd-ce --component apgd-t`
     """
     import pclc
@@ -287,8 +289,8 @@ def parity(
     test = pclc.load_dataset(name, "test", root)
 
     def report(result: BenchResult) -> None:
-        if save:  # hours of attacks are not lost to an interruption
-            result.save(save)
+        if save:
+            replace(result, command=_typed(sys.argv[1:])).save(save)
         row = result.rows[-1]
         typer.echo(f"{row['attack']}: {row['pclc %']:.2f} against {row['pyautoattack %']:.2f}", err=True)
 
@@ -302,6 +304,7 @@ def parity(
         seeds,
         batch_size,
         report,
+        BenchResult.load(save) if save and save.exists() else None,
     )
     _finish(result, as_json, save)
 
