@@ -7,7 +7,7 @@
 # pattern for names of models, such as 'lenet5-*' (all of them). An audit whose file is there is not made again, and
 # models are kept in RUNS (runs/figures), so that it can be interrupted. TRAIN and AUDIT hold more options for
 # `pclc train` and `pclc audit`, to try the script: TRAIN='--epochs 1' AUDIT='--examples 60'. Afterwards:
-# pclc bench audits --page docs/audit.md
+# pclc bench audits --page docs/audit.md --page README.md
 set -uo pipefail
 name=$1 out=${2:-results/audits} models=${3:-*}
 source "$(dirname "$0")/recording.sh"

@@ -121,6 +121,17 @@ def test_without_files_it_says_so(tmp_path: Path) -> None:
         write_audits(tmp_path / "none", tmp_path / "page.md")
 
 
+def test_a_page_with_the_marks_for_it_gets_the_short_table(kept: RecordedAudit, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(MARKS.replace("audits:", "audits in short:"))
+    kept.save(tmp_path / "results" / "net.json")
+    assert write_audits(tmp_path / "results", page) == 1
+    text = page.read_text()
+    assert f"{100 * kept.audit['claimed']['value']:.1f}" in text
+    assert f"| {kept.audit['verdict']} |" in text
+    assert "pclc audit" not in text
+
+
 def test_silent_arguments_on_a_refuted_claim_are_told(kept: RecordedAudit) -> None:
     assert "did not see what is wrong" in sentence(changed(kept, "refuted", fired=False))
     assert "speak for it: masking 1" in sentence(changed(kept, "refuted", fired=True))

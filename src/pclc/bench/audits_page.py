@@ -16,11 +16,23 @@ _OTHERS = {"ce": "cross-entropy", "gce": "GCE", "cot": "COT"}
 
 
 def write_audits(results: Path, page: Path) -> int:
-    """Write the section of a page anew from the files in `results`; returns how many there were."""
+    """Write the section of a page anew from the files in `results`; returns how many there were.
+
+    The section stands between the marks "audits"; a page with the marks "audits in short" gets a small table.
+    """
     found = load_recorded(results)
-    text = replace_between(page.read_text(encoding="utf-8"), "audits", audits_section(found))
-    write_atomically(page, text.encode())
+    text = page.read_text(encoding="utf-8")
+    short = "<!-- audits in short: begin -->" in text
+    name, section = ("audits in short", audits_in_short(found)) if short else ("audits", audits_section(found))
+    write_atomically(page, replace_between(text, name, section).encode())
     return len(found)
+
+
+def audits_in_short(found: Sequence[RecordedAudit]) -> str:
+    """Claims and what is left of them, without the reasons; those of the paper's loss first."""
+    rows = [_row(one) for ones in _kinds(found).values() for one in ones]
+    columns = ["data", "network", "eps", "training", "claimed", "worst case", "verdict"]
+    return markdown_table([{column: row[column] for column in columns} for row in rows]) if rows else "None yet."
 
 
 def audits_section(found: Sequence[RecordedAudit]) -> str:
@@ -40,15 +52,18 @@ def audits_section(found: Sequence[RecordedAudit]) -> str:
 
 def summary(found: Sequence[RecordedAudit]) -> list[str]:
     """What the audits come to, by counting."""
+    return [_counted(kind, ones) for kind, ones in _kinds(found).items() if ones]
+
+
+def _kinds(found: Sequence[RecordedAudit]) -> dict[str, list[RecordedAudit]]:
     plain = [one for one in found if one.recipe is None]
-    kinds = {
+    return {
         "trained with the paper's loss": [one for one in plain if one.config["train"]["loss"] in _OF_THE_PAPER],
         "trained with another loss, without adversarial examples": [
             one for one in plain if one.config["train"]["loss"] not in _OF_THE_PAPER
         ],
         "trained adversarially": [one for one in found if one.recipe is not None],
     }
-    return [_counted(kind, ones) for kind, ones in kinds.items() if ones]
 
 
 def sentence(one: RecordedAudit) -> str:

@@ -355,7 +355,10 @@ def audits(
     ] = None,
     save: Annotated[Path | None, typer.Option(help="The file to keep it in, under --results.")] = None,
     results: Annotated[Path, typer.Option(help="Folder with the audits that are kept.")] = Path("results/audits"),
-    page: Annotated[Path | None, typer.Option(help="A page whose section on audits is written anew.")] = None,
+    pages: Annotated[
+        list[Path] | None,
+        typer.Option("--page", help="A page whose section on audits is written anew; may be given again."),
+    ] = None,
 ) -> None:
     """Keep what an audit found, with the commands that repeat it, and write the page's section on audits.
 
@@ -364,13 +367,13 @@ def audits(
     from pclc.bench.audits import record
     from pclc.bench.audits_page import sentence, write_audits
 
-    if (run is None) != (save is None) or (run is None and page is None):
+    if (run is None) != (save is None) or (run is None and not pages):
         raise ValueError("Expected a run directory with --save, or --page, or all of them.")
     if run is not None and save is not None:
         kept = record(run, audit or run, transfer_from)
         kept.save(save)
         typer.echo(f"{save}: {sentence(kept)}")
-    if page is not None:
+    for page in pages or []:
         typer.echo(f"{page}: {write_audits(results, page)} audits")
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pclc.bench.audits import load_recorded
-from pclc.bench.audits_page import audits_section
+from pclc.bench.audits_page import audits_in_short, audits_section
 from pclc.bench.result import BenchResult
 from pclc.bench.zoo_page import zoo_section
 from pclc.evaluation.audit import LEAST, LINE
@@ -28,7 +28,9 @@ def test_the_error_rates_are_those_of_the_file() -> None:
 
 
 def test_the_audits_are_those_of_the_files() -> None:
-    assert audits_section(load_recorded(ROOT / "results" / "audits")) in PAGE
+    found = load_recorded(ROOT / "results" / "audits")
+    assert audits_section(found) in PAGE
+    assert audits_in_short(found) in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
