@@ -11,8 +11,7 @@ from pclc.attacks.attack import number_text
 from pclc.evaluation.audit.document import load_document
 from pclc.files import write_atomically
 from pclc.hashes import model_hash
-from pclc.report.commands import commands_of
-from pclc.report.runs import Run
+from pclc.report.commands import training_command
 
 FORMAT = "pclc-recorded-audit"
 VERSION = 1
@@ -69,9 +68,8 @@ def record(run: Path, folder: Path, twin: Path | None = None) -> RecordedAudit:
         folder: where `pclc audit --out` wrote `audit.json`.
         twin: the run directory that the audit made transfers from.
     """
-    directory, audit = pclc.RunDirectory(run), load_document(folder)
+    config, audit = pclc.RunDirectory(run).config, load_document(folder)
     about = audit["conditions"]
-    config = directory.config
     if about["model_hash"] != model_hash(pclc.load_model(run)):
         raise ValueError(f"Expected the audit in {folder} to be of the model in {run}, but its hash is of another one.")
     if about["data"] != f"{config['dataset']['name']}, test":
@@ -85,9 +83,8 @@ def record(run: Path, folder: Path, twin: Path | None = None) -> RecordedAudit:
     name = run.resolve().name
     audit = {**audit, "witnesses": {"count": audit["witnesses"]["count"]}, "conditions": {**about, "model": name}}
     # A shell that stands in the project's folder repeats it, wherever this run was.
-    place = Path("runs") / name
-    trained = commands_of(Run(name, place, {"run": config}, training=directory.result))
-    commands = (*trained, _audit_command(place, audit, None if twin is None else twin.resolve().name))
+    audited = _audit_command(Path("runs") / name, audit, None if twin is None else twin.resolve().name)
+    commands = (training_command(run), audited)
     return RecordedAudit(name, commands, config, audit)
 
 

@@ -28,11 +28,16 @@ def write_page(results: Path, page: Path) -> int:
         raise FileNotFoundError(f"No benchmark results (*.json) in {results}: run `pclc bench loss --save` first.")
     loaded = [(path, BenchResult.load(path)) for path in files]
     loaded.sort(key=lambda item: (list(_TITLES).index(item[1].benchmark), item[0].name))
+    titles = [_title(result) for _, result in loaded]
     sections = [_INTRODUCTION]
-    for path, result in loaded:
-        subject = " ".join(filter(None, [_TITLES[result.benchmark], result.rows[0].get("data")]))
-        title = f"## {subject}: {result.conditions['device']}"
-        sections.append(f"{title}\n\nFrom `{path.as_posix()}`.\n\n{result.markdown()}")
+    for title, (path, result) in zip(titles, loaded, strict=True):
+        which = f" ({path.stem})" if titles.count(title) > 1 else ""
+        sections.append(f"## {title}{which}\n\nFrom `{path.as_posix()}`.\n\n{result.markdown()}")
     page.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(page, "\n".join(sections).encode())
     return len(files)
+
+
+def _title(result: BenchResult) -> str:
+    subject = " ".join(filter(None, [_TITLES[result.benchmark], result.rows[0].get("data")]))
+    return f"{subject}: {result.conditions['device']}"

@@ -17,13 +17,23 @@ from pclc.files import write_atomically
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Rows of one benchmark; all rows have the same columns."""
+    """Rows of one benchmark; all rows have the same columns.
+
+    Attributes:
+        benchmark: name of the command.
+        command: that repeats it.
+        notes: what the columns mean.
+        conditions: where and with what it was measured.
+        rows: what was measured.
+        trained: commands that made the models, where it is about trained ones.
+    """
 
     benchmark: str
     command: str
     notes: tuple[str, ...]
     conditions: dict[str, str]
     rows: tuple[dict[str, Any], ...]
+    trained: tuple[str, ...] = ()
 
     def save(self, path: Path) -> None:
         """Write the result as JSON."""
@@ -34,13 +44,14 @@ class BenchResult:
     def load(cls, path: Path) -> "BenchResult":
         """Read what :meth:`save` wrote."""
         content = json.loads(path.read_text())
-        return cls(**{**content, "notes": tuple(content["notes"]), "rows": tuple(content["rows"])})
+        return cls(**{**content, **{key: tuple(value) for key, value in content.items() if isinstance(value, list)}})
 
     def markdown(self) -> str:
         """The result as a section of a page."""
         conditions = "; ".join(f"{name} {value}" for name, value in self.conditions.items())
         table = markdown_table([{column: show(value) for column, value in row.items()} for row in self.rows])
-        return "\n\n".join([f"`{self.command}`", f"{conditions}.", *self.notes, table]) + "\n"
+        commands = "\n".join(["```", *self.trained, self.command, "```"]) if self.trained else f"`{self.command}`"
+        return "\n\n".join([commands, f"{conditions}.", *self.notes, table]) + "\n"
 
 
 def show(value: Any) -> str:

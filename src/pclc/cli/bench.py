@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,14 +19,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON i
 Save = Annotated[Path | None, typer.Option(help="Also write the result to this JSON file, for `pclc bench page`.")]
 
 
-def _finish(result: Any, as_json: bool, save: Path | None) -> None:
-    result = replace(result, command=_typed(sys.argv[1:]))
+def _finish(result: Any, as_json: bool, save: Path | None, runs: Sequence[Path] = ()) -> None:
+    result = _repeatable(result, runs)
     if save:
         result.save(save)
     if as_json:
         typer.echo(json.dumps(asdict(result), indent=1))
     else:
         print_table(result.rows, title="; ".join(f"{name} {value}" for name, value in result.conditions.items()))
+
+
+def _repeatable(result: Any, runs: Sequence[Path] = ()) -> Any:
+    """The result with the commands that repeat it, also those that trained the models in `runs`."""
+    from pclc.report.commands import training_command
+
+    trained = (training_command(run) for run in runs)
+    return replace(result, command=_typed(sys.argv[1:]), trained=tuple(trained))
 
 
 def _typed(arguments: list[str]) -> str:
@@ -206,7 +215,7 @@ def attack(
 
     def report(result: BenchResult, variant: str) -> None:
         if save:  # what was measured is not lost to an interruption
-            replace(result, command=_typed(sys.argv[1:])).save(save)
+            _repeatable(result, [run]).save(save)
         row = next(row for row in result.rows if row["variant"] == variant)
         typer.echo(f"{variant}: run {row['runs']}, {row['ms']:.1f} ms (cold {row['cold ms']:.1f})", err=True)
 
@@ -220,7 +229,7 @@ def attack(
         rounds,
         report,
     )
-    _finish(result, as_json, save)
+    _finish(result, as_json, save, [run])
 
 
 @bench_app.command()
@@ -250,7 +259,7 @@ def robustness(
         examples,
         report=lambda row: typer.echo(f"{row['training']}: {row['attack']} {row['accuracy %']:.2f}", err=True),
     )
-    _finish(result, as_json, save)
+    _finish(result, as_json, save, runs)
 
 
 @bench_app.command()
@@ -290,7 +299,7 @@ def parity(
 
     def report(result: BenchResult) -> None:
         if save:
-            replace(result, command=_typed(sys.argv[1:])).save(save)
+            _repeatable(result, [run]).save(save)
         row = result.rows[-1]
         typer.echo(f"{row['attack']}: {row['pclc %']:.2f} against {row['pyautoattack %']:.2f}", err=True)
 
@@ -306,7 +315,7 @@ def parity(
         report,
         BenchResult.load(save) if save and save.exists() else None,
     )
-    _finish(result, as_json, save)
+    _finish(result, as_json, save, [run])
 
 
 @bench_app.command()

@@ -1,14 +1,17 @@
 """The commands that repeat a run; each is checked against what the run says before it is shown."""
 
 import shlex
+from pathlib import Path
 from typing import Any
 
+from pclc.attacks.attack import number_text
 from pclc.evaluation import Evaluation
 from pclc.report.runs import Run
 from pclc.report.series import read_attack
 from pclc.training import (
     ADVERSARIAL_PRESETS,
     PRESETS,
+    RunDirectory,
     TrainConfig,
     adversarial_config,
     adversarial_preset,
@@ -40,6 +43,12 @@ def commands_of(run: Run) -> list[str]:
     return found
 
 
+def training_command(run: Path) -> str:
+    """The command that trains the model of a run directory again, in `runs/`, wherever the directory is."""
+    directory, name = RunDirectory(run), run.resolve().name
+    return _train(Run(name, Path("runs") / name, training=directory.result), directory.config)
+
+
 def _train(run: Run, content: dict[str, Any]) -> str:
     config, dataset, model = TrainConfig.from_dict(content["train"]), content["dataset"]["name"], content["model"]
     options = _training_options(dataset, config) if dataset in PRESETS else None
@@ -51,30 +60,34 @@ def _train(run: Run, content: dict[str, Any]) -> str:
 
 
 def _training_options(dataset: str, config: TrainConfig) -> list[str] | None:
-    """Options that give exactly this configuration; None where there are none."""
+    """The fewest options that give exactly this configuration; None where there are none."""
     recipe = config.adversarial
     names = [name for name, preset in ADVERSARIAL_PRESETS.items() if recipe and preset.method == recipe.method]
-    for name in names or (None,):
-        crafting: dict[str, Any] = {}
-        if recipe is not None and name is not None:
-            of_pc = ("margin", "logit_weight") if recipe.method == "pc" else ()
-            keys = [key for key in _CRAFTING if key not in ("margin", "logit_weight") or key in of_pc]
-            crafting = {key: getattr(recipe, key) for key in keys if getattr(recipe, key) is not None}
-            base = adversarial_config(dataset, adversarial_preset(name, **crafting))
-        else:
-            base = paper_config(dataset)
-        changes = {key: getattr(config, key) for key in _TRAINING if getattr(config, key) != getattr(base, key)}
-        if {"epochs", "warm_up_epochs"} & changes.keys():  # the one changes the default of the other
-            changes |= {"warm_up_epochs": config.warm_up_epochs, "epochs": config.epochs}
-        if _as_the_command_does(dataset, name, crafting, changes) == config:
-            shown = {("step_size" if key == "alpha" else key): _text(value) for key, value in crafting.items()}
-            both = {**changes, "loss": config.loss, "seed": config.seed}
-            return [
-                *_options({"loss": both.pop("loss"), "seed": both.pop("seed")}),
-                *(["--adversarial", name, *_options(shown)] if name else []),
-                *_options({key: _text(value) for key, value in both.items()}),
-            ]
-    return None
+    found = (_options_from(dataset, config, name) for name in names or (None,))
+    return min((options for options in found if options is not None), key=len, default=None)
+
+
+def _options_from(dataset: str, config: TrainConfig, name: str | None) -> list[str] | None:
+    """The options beside `--adversarial NAME` that give exactly this configuration; None where there are none."""
+    crafting: dict[str, Any] = {}
+    if name is not None:
+        preset, recipe = adversarial_config(dataset, adversarial_preset(name)).adversarial, config.adversarial
+        crafting = {key: getattr(recipe, key) for key in _CRAFTING if getattr(recipe, key) != getattr(preset, key)}
+    base = _as_the_command_does(dataset, name, crafting, {})
+    if base is None:
+        return None
+    changes = {key: getattr(config, key) for key in _TRAINING if getattr(config, key) != getattr(base, key)}
+    if {"epochs", "warm_up_epochs"} & changes.keys():  # the one changes the default of the other
+        changes |= {"warm_up_epochs": config.warm_up_epochs, "epochs": config.epochs}
+    if _as_the_command_does(dataset, name, crafting, changes) != config:
+        return None
+    shown = {("step_size" if key == "alpha" else key): _text(value) for key, value in crafting.items()}
+    both = {**changes, "loss": config.loss, "seed": config.seed}
+    return [
+        *_options({"loss": both.pop("loss"), "seed": both.pop("seed")}),
+        *(["--adversarial", name, *_options(shown)] if name else []),
+        *_options({key: _text(value) for key, value in both.items()}),
+    ]
 
 
 def _as_the_command_does(
@@ -132,7 +145,9 @@ def _options(values: dict[str, Any]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ",".join(map(_text, value))
+    return number_text(value) if isinstance(value, float) else str(value)
 
 
 def _line(words: list[str]) -> str:
