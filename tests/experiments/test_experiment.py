@@ -3,6 +3,7 @@
 import copy
 import re
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -257,16 +258,21 @@ def test_the_study_of_adversarial_training() -> None:
     experiment = load_experiment("adversarial")
     assert experiment.cells() == [], "settings are chosen first"
     tuning = experiment.tuning_cells()
-    assert len(tuning) == 27
-    assert len({cell.hash for cell in tuning}) == 27
-    configs = [cell.training.config for cell in tuning]
-    recipes = [config.adversarial for config in configs]
-    assert {recipe and (recipe.steps, recipe.eps, recipe.alpha) for recipe in recipes} == {(7, 8 / 255, 2 / 255)}
-    shared = {(c.epochs, c.batch_size, c.optimizer, c.schedule, c.ema, c.augmentation, c.validation) for c in configs}
-    assert shared == {(50, 512, "sgd", "cosine", 0.999, "crop-flip", 0.04)}
-    recipe = {cell.column: cell.training.config.adversarial for cell in tuning}
-    assert recipe["ce + mae"].margin == 1.0  # type: ignore[union-attr]
-    assert recipe["trades + pc"].objective == "kl"  # type: ignore[union-attr]
+    assert len({cell.hash for cell in tuning}) == len(tuning) == 33
+    # Epochs, crafting steps and their size: of the arms, and of the cheap end.
+    lengths = {(50, 7, 2 / 255): 27, (30, 1, 10 / 255): 6}
+    found: Counter[tuple[int, int | None, float | None]] = Counter()
+    for cell in tuning:
+        config, recipe = cell.training.config, cell.training.config.adversarial
+        assert recipe is not None
+        assert recipe.eps == 8 / 255
+        found[config.epochs, recipe.steps, recipe.alpha] += 1
+        same = config.batch_size, config.optimizer, config.schedule, config.ema, config.augmentation, config.validation
+        assert same == (512, "sgd", "cosine", 0.999, "crop-flip", 0.04)
+    assert found == lengths
+    recipes = {cell.column: cell.training.config.adversarial for cell in tuning}
+    assert recipes["ce + mae"].margin == 1.0  # type: ignore[union-attr]
+    assert recipes["trades + pc"].objective == "kl"  # type: ignore[union-attr]
     long = experiment.cells(choices={"trades": 1}, seeds=[0])[-1].training
     assert (long.model, long.config.epochs) == ("preact_resnet18", 150)
     assert long.config.adversarial is not None

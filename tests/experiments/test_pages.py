@@ -21,7 +21,15 @@ pytest.importorskip("matplotlib")
 ALL = Selection()
 EXPERIMENTS = [load_experiment(name) for name in experiment_names()]
 # In every seed the same distance from each other, so that intervals are narrow.
-ARMS = {"ce": 40.0, "trades": 42.0, "ce + pc": 43.0, "ce + mae": 43.0, "ce + pc, margin 0.5": 41.0}
+ARMS = {
+    "ce": 40.0,
+    "trades": 42.0,
+    "ce + pc": 43.0,
+    "ce + mae": 43.0,
+    "ce + pc, margin 0.5": 41.0,
+    "fast": 38.0,
+    "pc-fast": 39.5,
+}
 
 
 @pytest.fixture
@@ -148,6 +156,7 @@ def test_the_study(store: Store, docs: Path) -> None:
     assert "`ce + pc` leaves more than `ce`: +3.00 (+3.00 to +3.00), 5 seeds; clean accuracy +0.00" in page
     assert "`ce + pc` leaves more than `trades`: +1.00 (+1.00 to +1.00), 4 seeds" in page
     assert "`ce + pc` has only one seed in common, which decides nothing, with `trades`: +1.00 (1 seed)" in page
+    assert "`pc-fast` leaves more than `fast`: +1.50 (+1.50 to +1.50), 5 seeds" in page
     assert "More than `ce` leave: `trades`, `ce + pc`, `ce + mae`, `ce + pc, margin 0.5`." in page
     assert "With a smaller margin: `ce + pc, margin 0.5` leaves less than `ce + pc`: -2.00" in page
     assert "- cifar10, vgg13, 50 epochs: `trades` (seeds 4)" in page

@@ -193,6 +193,7 @@ def test_long_runs_stand_for_themselves(tmp_path: Path) -> None:
     assert [(b.model, len(b.columns)) for b in table.blocks] == [
         ("vgg13, 50 epochs", 9),
         ("preact_resnet18, 50 epochs", 4),
+        ("vgg13, 30 epochs", 2),
         ("preact_resnet18, 150 epochs", 3),
     ]
     pairs = {(c.column, c.baseline) for c in table.blocks[1].contrasts}

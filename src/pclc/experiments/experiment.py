@@ -208,7 +208,7 @@ class Experiment:
         published: name of the paper's table whose rows `attacks` are, or None.
         groups: what is run.
         tuning: the attack under which the settings of arms are compared on held-out images, with the network and the
-            first seed of the first group; None where no arm has settings.
+            first seed of the group in which the arm occurs first; None where no arm has settings.
         baselines: columns with which the others are compared where nothing is published.
     """
 
@@ -270,7 +270,10 @@ class Experiment:
         """One cell for each setting of each arm that has some, to be chosen from (see `tuning`)."""
         if self.tuning is None:
             return []
-        group = self.groups[0]
+        first: dict[str, tuple[Group, Arm]] = {}
+        for group in self.groups:
+            for arm in group.arms:
+                first.setdefault(arm.column, (group, arm))
         cells = [
             replace(
                 _cell(group, group.datasets[0], arm, group.seeds[0], "paper", setting),
@@ -280,7 +283,7 @@ class Experiment:
                 split="validation",
                 audit=None,
             )
-            for arm in group.arms
+            for group, arm in first.values()
             if columns is None or arm.column in columns
             for setting in range(len(arm.settings))
         ]
@@ -495,9 +498,8 @@ def _check_settings(experiment: Experiment) -> None:
     if len({len(arm.settings) for _, arm in tuned}) > 1:
         raise ValueError(f"Expected the arms of {experiment.name} to have the same number of settings.")
     for _, arm in tuned:
-        first = [other for other in experiment.groups[0].arms if other.column == arm.column]
-        if not first or first[0].settings != arm.settings:
-            raise ValueError(f"Expected the settings of {arm.column!r} to be those of the first group.")
+        if any(other.settings != arm.settings for _, other in arms if other.column == arm.column):
+            raise ValueError(f"Expected the settings of {arm.column!r} to be the same in every group.")
         if not arm.changes.get("validation"):
             raise ValueError(f"Expected {arm.column!r} of {experiment.name} to hold out images: train.validation.")
     columns = dict.fromkeys(arm.column for group in experiment.groups for arm in group.arms)

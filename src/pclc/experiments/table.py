@@ -356,7 +356,7 @@ def _tuning_rows(
     store: Store, experiment: Experiment, selection: Selection, choices: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """Every setting that was to be tried, also the losing ones."""
-    arms = {arm.column: arm for arm in experiment.groups[0].arms}
+    arms = {arm.column: arm for group in experiment.groups for arm in group.arms}
     rows = []
     for cell in selection.tuning_cells(experiment):
         result = store.load(cell)
