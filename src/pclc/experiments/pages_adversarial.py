@@ -150,11 +150,7 @@ def _sentences(blocks: Sequence[Block]) -> list[str]:
         "with 0 in it tells nothing apart. Each stands for itself: with many of them, one may be wrong by chance."
     ]
     for block in blocks:
-        lines = [
-            text
-            for arm, baseline in _PAIRS
-            if (text := _compared(block, arm, baseline)) is not None
-        ]
+        lines = [text for arm, baseline in _PAIRS if (text := _compared(block, arm, baseline)) is not None]
         if lines:
             parts += [f"**{block.dataset}, {block.model}**", bullets(lines)]
     helps = _what_helps(blocks[0])
