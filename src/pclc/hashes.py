@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pclc.models.weights import unwrap
 
 _DIGITS = 16
+_OF_ALL_MODULES = frozenset(vars(nn.Module()))
 
 
 def tensor_hash(*tensors: Tensor) -> str:
@@ -36,8 +37,34 @@ def model_hash(model: object) -> str | None:
 
 
 def architecture_hash(model: object) -> str:
-    """Of what a model prints, wrappers left out: of modules and their settings, and not of weights."""
-    return settings_hash(repr(unwrap(model) if isinstance(model, nn.Module) else None))
+    """Of modules and their settings, wrappers left out, and not of weights.
+
+    Settings are what the model prints and the plain values among the attributes of its modules, such as a temperature.
+
+    Example:
+        >>> first, second = nn.Identity(), nn.Identity()
+        >>> second.temperature = 2.0
+        >>> architecture_hash(first) == architecture_hash(second)
+        False
+    """
+    if not isinstance(model, nn.Module):
+        return settings_hash(None)
+    plain = unwrap(model)
+    settings = {name: _settings(module) for name, module in plain.named_modules()}
+    return settings_hash([repr(plain), settings])
+
+
+def _settings(module: nn.Module) -> dict[str, str]:
+    """The attributes that are plain values; tensors among them are neither parameters nor buffers."""
+    own = {name: value for name, value in vars(module).items() if name not in _OF_ALL_MODULES}
+    plain = {name: repr(value) for name, value in own.items() if _is_plain(value)}
+    return plain | {name: tensor_hash(value) for name, value in own.items() if isinstance(value, Tensor)}
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def settings_hash(settings: Any) -> str:

@@ -289,3 +289,25 @@ def test_a_profiler_goes_on_after_the_look_for_derivatives():
         assert not is_dynamic(model, torch.rand(4, 3))
         torch.nn.functional.relu(torch.rand(3))
     assert any(name == "relu" for _, _, name in pstats.Stats(profile).stats)
+
+
+def test_the_version_for_random_models_keeps_what_fools_in_most_draws():
+    """One draw would decide by luck, and an example that was lucky in it would come back without an attack."""
+    torch.manual_seed(0)
+    model = nn.Linear(6, 4)
+    x = torch.rand(40, 6)
+    y = model(x).argmax(1)
+
+    def noisy(x):
+        return model(x) + 0.1 * torch.randn(len(x), 4)
+
+    def expected(x_adv):
+        return torch.stack([noisy(x_adv).argmax(1) == y for _ in range(300)]).double().mean().item()
+
+    attack = AutoAttack(0.1, version="rand")
+    result = attack.run(noisy, x, y)
+    first = next(iter(attack.components().values()))(noisy, x, y)
+    assert 0.05 < expected(first) < 0.95, "something is left to luck"
+    assert expected(result.x_adv) <= expected(first) + 0.02
+    assert result.components[-1].accuracy == pytest.approx(expected(result.x_adv), abs=0.05)
+    assert result.components[-1].accuracy <= result.components[1].accuracy

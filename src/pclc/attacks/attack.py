@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pclc.attacks.frozen import frozen
-from pclc.attacks.inputs import check_examples, check_logits, check_randomness, warn_of_probabilities
+from pclc.attacks.inputs import check_examples, check_logits, check_randomness, explain_types, warn_of_probabilities
 from pclc.attacks.notices import ZeroGradientWarning
 from pclc.attacks.types import STOPS, Model, Stop
 from pclc.attacks.validate import check_choice, check_flag
@@ -120,7 +120,8 @@ class Attack(ABC):
                 return x_adv, success, victim
             # To see that the model is a classifier of these images a batch is enough.
             some = x_adv[: execution.resolved_batch_size]
-            first = victim.logits(some)
+            with explain_types(model, some):
+                first = victim.logits(some)
             check_logits(first, len(some), y)
             warn_of_probabilities(first)
             todo = ~success
@@ -137,11 +138,17 @@ class Attack(ABC):
         if share:
             warnings.warn(
                 f"{share:.1%} of the gradients of {self} were exactly zero, and moved nothing: its success rate says "
-                'little about the model. Try a margin objective, or a logit scale such as objective="ce*0.01".',
+                f"little about the model. {self._other_gradients()}",
                 ZeroGradientWarning,
                 stacklevel=3,
             )
         return x_adv, success, victim
+
+    def _other_gradients(self) -> str:
+        """What to try where gradients are zero."""
+        if str(getattr(self, "objective", "ce")).startswith("ce"):
+            return 'Try a margin objective, or a logit scale such as objective="ce*0.01".'
+        return "Try BPDA where a module has no useful gradient, or an attack without gradients, such as Square."
 
     @abstractmethod
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from pclc.attacks.types import Model
 
+_STEEP = 1e30  # in place of infinity: sums over an image stay finite in float32
+
 
 def input_gradient(
     model: Model, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The logits at x, (N, K), each row's objective(logits, *rows), (N,), and its gradient, of the shape of x.
 
-    Rows do not mix, so the gradient of the sum is the gradient of each.
+    Entries of the gradient that are NaN are 0. Rows do not mix, so the gradient of the sum is the gradient of each.
 
     Example:
         >>> x, y = torch.rand(3, 2), torch.tensor([0, 0, 0])
@@ -31,7 +33,8 @@ def input_gradient(
             )
         value = objective(logits, *rows)
         (grad,) = torch.autograd.grad(value.sum(), leaf)
-    return logits.detach(), value.detach(), grad
+    # The derivative of a square root at a black pixel, say: no direction, and no reason to lose the image to NaN.
+    return logits.detach(), value.detach(), torch.nan_to_num(grad, nan=0.0, posinf=_STEEP, neginf=-_STEEP)
 
 
 def is_zero(grad: Tensor) -> Tensor:

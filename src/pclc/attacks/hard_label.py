@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
 from pclc.attacks.registry import register_attack
-from pclc.attacks.types import Stop
+from pclc.attacks.types import Norm, Stop
 from pclc.attacks.validate import check_ball, check_count
 from pclc.attacks.victim import Victim
 
@@ -139,6 +139,7 @@ class HardLabel(Attack):
         0.25
     """
 
+    norm: ClassVar[Norm] = "Linf"
     eps: float
     queries: int = 10000
 

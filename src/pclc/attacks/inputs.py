@@ -1,15 +1,21 @@
 """What an attack takes: images, labels, places in the data set, a model of the right width."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pclc.attacks.notices import ProbabilityWarning
+from pclc.attacks.types import Model
 
 
 def check_examples(x: Tensor, y: Tensor) -> None:
     """Refuse images that are not float in [0, 1] and labels that are not one class index for each."""
+    for name, value in (("x", x), ("y", y)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Expected `{name}` to be a tensor, but got a {type(value).__name__}.")
     if x.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"Expected `x` to be float32 or float64 with values in [0, 1], but got {x.dtype}.")
     if x.dim() < 2:
@@ -50,6 +56,23 @@ def check_randomness(seed: int, index: Tensor | None, x: Tensor) -> Tensor:
             f"but got values in [{index.min().item()}, {index.max().item()}]."
         )
     return index.to(x.device)
+
+
+@contextmanager
+def explain_types(model: Model, x: Tensor) -> Iterator[None]:
+    """Where a first pass fails in the block because weights and images differ in their type, say that."""
+    if not callable(model):
+        raise TypeError(f"Expected `model` to be a module or a function, but got a {type(model).__name__}.")
+    try:
+        yield
+    except RuntimeError as error:
+        types = {str(p.dtype) for p in model.parameters()} if isinstance(model, nn.Module) else {str(x.dtype)}
+        if str(x.dtype) in types:
+            raise
+        raise TypeError(
+            f"Expected the parameters of `model` to be {x.dtype}, as `x` is, but got {', '.join(sorted(types))}: use "
+            "model.float(). `Execution(precision=...)` chooses the precision of attacks."
+        ) from error
 
 
 def check_logits(logits: Tensor, count: int, y: Tensor) -> None:

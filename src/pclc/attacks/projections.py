@@ -29,7 +29,7 @@ def step_to_hyperplane(x: Tensor, w: Tensor, gap: Tensor, norm: Norm) -> Tensor:
         tensor([[-0.3000, -0.1000]])
     """
     largest = w.abs().amax(-1, keepdim=True)
-    gap = gap.unsqueeze(-1)
+    gap = gap.nan_to_num(0.0).unsqueeze(-1)
     scale = torch.where(largest > 0, largest, 1) * torch.where(gap < 0, -1, 1)
     against, gap = w / scale, (gap / scale).abs()
     # Products with masks instead of torch.where: without branches they are several times as fast on the CPU.

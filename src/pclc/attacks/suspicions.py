@@ -11,6 +11,8 @@ from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
 
 _PASSES = 5
+# Of a few images: a model that draws one of two networks once a pass gives the same one five times in a row too often.
+_MORE_PASSES, _FEW = 20, 8
 _SAME = 1e-4  # distance of logits of length 1, beyond what rounding explains
 _DERIVATIVES = {torch.autograd.grad.__code__, torch.autograd.backward.__code__}
 
@@ -24,10 +26,35 @@ def is_random(victim: Victim, x: Tensor) -> bool:
         >>> is_random(noisy, torch.rand(4, 3))
         True
     """
-    passes = torch.stack([victim.exact_logits(x) for _ in range(_PASSES)])
+    return _differ(victim, x, _PASSES) or _differ(victim, x[:_FEW], _MORE_PASSES)
+
+
+def shares_draws(victim: Victim, x: Tensor) -> bool:
+    """Whether all images of a pass have the same draw, so that scores of one pass are not independent.
+
+    Example:
+        >>> from pclc.execution import Execution
+        >>> execution = Execution().for_attacks(torch.device("cpu"))
+        >>> each = Victim(lambda x: x + torch.rand_like(x), execution)
+        >>> one = Victim(lambda x: x + torch.rand(3), execution)
+        >>> shares_draws(each, torch.rand(4, 3)), shares_draws(one, torch.rand(4, 3))
+        (False, True)
+    """
+    copies = x[:1].expand(_FEW, *x.shape[1:]).contiguous()
+    logits = torch.stack([victim.exact_logits(copies) for _ in range(_MORE_PASSES)])
+    return bool(_apart(logits.transpose(0, 1)) <= _SAME)
+
+
+def _differ(victim: Victim, x: Tensor, count: int) -> bool:
+    passes = torch.stack([victim.exact_logits(x) for _ in range(count)])
+    return bool((_apart(passes) > _SAME) | (passes.argmax(2) != passes[0].argmax(1)).any())
+
+
+def _apart(passes: Tensor) -> Tensor:
+    """How far (P, N, K) logits of the same rows are from each other, as vectors of length 1."""
     unit = passes / (torch.linalg.vector_norm(passes, dim=2, keepdim=True) + 1e-10)
-    apart = torch.linalg.vector_norm(unit[:, None] - unit[None], dim=3).max() > _SAME
-    return bool(apart | (passes.argmax(2) != passes[0].argmax(1)).any())
+    largest: Tensor = torch.linalg.vector_norm(unit[:, None] - unit[None], dim=3).max()
+    return largest
 
 
 def is_dynamic(model: Model, x: Tensor) -> bool:

@@ -159,5 +159,10 @@ class Victim:
 
 def is_success(logits: Tensor, y: Tensor, targeted: bool) -> Tensor:
     """(N,) flags: the predicted class is not `y`, or is `y` where the attack is targeted."""
-    predicted = logits.argmax(1)
+    predicted = predicted_class(logits)
     return predicted == y if targeted else predicted != y
+
+
+def predicted_class(logits: Tensor) -> Tensor:
+    """(N,) the class of the largest logit; -1, which is no class, where a logit is NaN."""
+    return torch.where(logits.isnan().any(1), -1, logits.argmax(1))

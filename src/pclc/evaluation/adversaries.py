@@ -12,7 +12,7 @@ from pclc.attacks.frozen import frozen
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball
 from pclc.execution import Execution, in_batches
-from pclc.hashes import model_hash
+from pclc.hashes import architecture_hash, model_hash
 
 Callee = Callable[[Model, Tensor, Tensor], Tensor]
 
@@ -106,7 +106,10 @@ class Entry:
             return None if self.attack.name is None else {"foreign": self.attack.name, "budget": [self.norm, self.eps]}
         if isinstance(self.attack, Transfer) and self.substitute is None:
             return None
-        return {"attack": self.text, "substitute": self.substitute}
+        found = {"attack": self.text, "substitute": self.substitute}
+        if isinstance(self.attack, Transfer):
+            found["architecture"] = architecture_hash(self.attack.substitute)
+        return found
 
     def run(self, model: Model, x: Tensor, y: Tensor, seed: int, index: Tensor, execution: Execution) -> Found:
         """Attack the examples."""

@@ -43,15 +43,16 @@ def is_storable(x: Tensor) -> bool:
     return bool(((levels - levels.round()).abs() <= 255 * _ROUNDING).all())
 
 
-def round_to_bytes(x_adv: Tensor, x: Tensor) -> Tensor:
+def toward_image(x_adv: Tensor, x: Tensor, norm: Norm | None = None, eps: float | None = None) -> Tensor:
     """The storable images next to `x_adv` on the way back to x, so that none leaves the ball or the box.
 
     Args:
         x_adv: (N, ...) in [0, 1].
         x: (N, ...), storable.
+        norm, eps: the ball; not needed on the way back.
 
     Example:
-        >>> 255 * round_to_bytes(torch.tensor([[0.5, 0.1]]), torch.tensor([[100 / 255, 30 / 255]]))
+        >>> 255 * toward_image(torch.tensor([[0.5, 0.1]]), torch.tensor([[100 / 255, 30 / 255]]))
         tensor([[127.,  26.]])
     """
     levels = (x.double() * 255).round()
@@ -59,6 +60,29 @@ def round_to_bytes(x_adv: Tensor, x: Tensor) -> Tensor:
     # A step of exactly 8/255 may have come out of float32 as 7.99999 levels.
     whole = (moved.abs() + 255 * _ROUNDING).floor() * moved.sign()
     return ((levels + whole).clamp(0, 255) / 255).to(x_adv.dtype)
+
+
+def away_from_image(x_adv: Tensor, x: Tensor, norm: Norm | None = None, eps: float | None = None) -> Tensor:
+    """The storable images next to `x_adv` on the way on from x; `toward_image` where that leaves the ball.
+
+    Args:
+        x_adv: (N, ...) in [0, 1].
+        x: (N, ...), storable.
+        norm, eps: the ball; None: the box alone.
+
+    Example:
+        >>> x = torch.tensor([[100 / 255, 30 / 255]])
+        >>> 255 * away_from_image(torch.tensor([[0.5, 0.1]]), x), 255 * away_from_image(x + 0.03, x, "Linf", 0.03)
+        (tensor([[128.,  25.]]), tensor([[107.,  37.]]))
+    """
+    levels = (x.double() * 255).round()
+    moved = x_adv.double() * 255 - levels
+    whole = (moved.abs() - 255 * _ROUNDING).ceil()
+    if norm == "Linf" and eps is not None:  # each pixel for itself
+        whole = whole.clamp(max=math.floor(255 * (eps + _ROUNDING)))
+    away = ((levels + whole * moved.sign()).clamp(0, 255) / 255).to(x_adv.dtype)
+    inside = is_inside(away, x, norm, eps).reshape(-1, *[1] * (x.dim() - 1))
+    return torch.where(inside, away, toward_image(x_adv, x))
 
 
 def as_bytes(x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.frozen import frozen
 from pclc.attacks.types import Model, Norm
+from pclc.attacks.victim import is_success
 from pclc.evaluation.budget import distances, is_inside
 from pclc.execution import Execution, ieee_fp32, in_batches
 
@@ -47,7 +48,7 @@ def look_at(
     if logits is None:
         margins = torch.full_like(norms, float("nan"))
         return Findings(inside.cpu(), single.cpu(), None, norms.cpu(), margins.cpu())
-    double = (logits.argmax(1) != y) & inside
+    double = is_success(logits, y, targeted=False) & inside
     true = logits.gather(1, y[:, None]).squeeze(1)
     margins = logits.scatter(1, y[:, None], float("-inf")).amax(1) - true
     return Findings(inside.cpu(), single.cpu(), double.cpu(), norms.cpu(), margins.cpu())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from pclc.attacks.types import Norm
-from pclc.evaluation.result import Accuracy, Evaluation
+from pclc.evaluation.result import Accuracy, Evaluation, Outcome
 from pclc.evaluation.statistics import paired_test
 
 
@@ -56,11 +56,7 @@ def combine(*evaluations: Evaluation) -> Evaluation:
         if not torch.equal(first.clean, other.clean):
             raise ValueError("Expected evaluations of the same model, but their clean outcomes differ.")
         for outcome in other.outcomes:
-            same = [
-                o
-                for o in outcomes
-                if (o.attack, o.seed, o.substitute) == (outcome.attack, outcome.seed, outcome.substitute)
-            ]
+            same = [o for o in outcomes if _what(o) == _what(outcome)]
             if not same:
                 outcomes.append(outcome)
             elif not torch.equal(same[0].robust, outcome.robust):
@@ -70,9 +66,15 @@ def combine(*evaluations: Evaluation) -> Evaluation:
     return Evaluation(first.clean, first.index, tuple(outcomes), first.conditions, warnings, seconds)
 
 
+def _what(outcome: Outcome) -> tuple[object, ...]:
+    return outcome.attack, outcome.norm, outcome.eps, outcome.seed, outcome.substitute
+
+
 def compare(first: Evaluation, second: Evaluation, norm: Norm | None = None, eps: float | None = None) -> Comparison:
     """Compare two models in the worst case, example by example; with a budget, over the attacks inside it."""
     _check_same_examples(first, second)
+    if bool(first.outcomes) != bool(second.outcomes):
+        raise ValueError("Expected two evaluations with attacks, or two without, but got one of each.")
     a, b = first.survivors(norm, eps), second.survivors(norm, eps)
     only_first, only_second = int((a & ~b).sum()), int((b & ~a).sum())
     return Comparison(Accuracy.of(a), Accuracy.of(b), only_first, only_second, paired_test(only_first, only_second))

@@ -14,11 +14,14 @@ from torch import Tensor, nn
 
 from pclc.attacks import Attack
 from pclc.attacks.decide import is_fooled
+from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import check_examples, check_randomness
+from pclc.attacks.suspicions import is_random
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_count
+from pclc.attacks.victim import Victim
 from pclc.evaluation.adversaries import Callee, Entry, Foreign, plan
-from pclc.evaluation.budget import as_bytes, distances, is_inside, is_storable, round_to_bytes
+from pclc.evaluation.budget import as_bytes, away_from_image, distances, is_inside, is_storable, toward_image
 from pclc.evaluation.document import save_evaluation, save_examples
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
@@ -31,6 +34,7 @@ from pclc.training.processes import processes
 from pclc.version import __version__
 
 _MOST_ROWS, _MOST_ROWS_ON_CPU = 10_000, 1_000  # a chunk is what a killed evaluation may lose, and a CPU is slow
+_LOOKED_AT = 8
 _MOST_NUMBERS = 2**27  # in the images of a chunk: 512 MiB as float32
 
 
@@ -72,7 +76,8 @@ def evaluate(
         norm: with `eps`, the norm to which bare callables are held; None: "Linf".
         seed: of all random numbers.
         index: (N,) int64, the images' places in their data set, to which random numbers belong; None: 0 ... N - 1.
-        eight_bit: round adversarial examples to k/255, toward x, before they count.
+        eight_bit: round adversarial examples to k/255 before they count: toward x and, where that undoes one, away
+            from it, as far as the ball allows.
         keep_examples: keep them in the outcomes and, with `out`, in files.
         out: folder for `evaluation.json` and what is needed to go on.
         chunk: examples at a time; None: 10,000, on a CPU 1,000, fewer for large images.
@@ -135,13 +140,24 @@ class _Run:
         self.versions = {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()}
         self.model_hash, self.data_hash = model_hash(model), tensor_hash(x, y, index)
         self.state = State(out)
+        # Before the first pass: a model may count them.
+        self.about: dict[str, Any] = {
+            "model": self.model_hash,
+            "architecture": architecture_hash(model),
+            "data": self.data_hash,
+            "seed": seed,
+            "eight_bit": eight_bit,
+            "device": device.type,
+            "precision": execution.resolved_precision,
+            "versions": self.versions,
+        }
 
     def go(self, chunk: int | None, progress: bool, model_name: str, data_name: str) -> Evaluation:
         started = time.perf_counter()
         found = self._look()
         with processes(self.device) as peers:
             if peers.leads:
-                found += self.state.announce(self._about())
+                found += self.state.announce(self.about)
             chunks = self._chunks(chunk, peers.count)
             mine = range(peers.rank, len(chunks), peers.count)
             total = sum(chunks[i].stop - chunks[i].start for i in mine) * (1 + len(self.entries))
@@ -160,7 +176,7 @@ class _Run:
                 _device_name(self.device),
                 self.execution.resolved_precision,
                 peers.count,
-                settings_hash([self._about(), [[entry.text, entry.identity] for entry in self.entries]]),
+                settings_hash([self.about, [[entry.text, entry.identity] for entry in self.entries]]),
                 self.versions,
             )
             outcomes = tuple(
@@ -178,7 +194,14 @@ class _Run:
 
     def _look(self) -> list[str]:
         some = min(len(self.x), self.execution.resolved_batch_size)
-        self.classes, found = look_at_logits(self.model, self.x[:some].to(self.device), self.y)
+        first = self.x[:some].to(self.device)
+        self.classes, found = look_at_logits(self.model, first, self.y)
+        if self._is_random(first[:_LOOKED_AT]):
+            found.append(
+                "The model seems to be random: passes over the same images differ. Each figure is of one draw, and the "
+                "worst case over several attacks is too low, since an image has to be lucky in all of them. "
+                "`pclc.audit` has expected accuracies."
+            )
         if self.out and self.model_hash is None:
             found.append("The model is a plain function, which has no hash: nothing of it is resumed.")
         if self.out:
@@ -189,18 +212,14 @@ class _Run:
             ]
         return found
 
-    def _about(self) -> dict[str, Any]:
-        """What all parts depend on."""
-        return {
-            "model": self.model_hash,
-            "architecture": architecture_hash(self.model),
-            "data": self.data_hash,
-            "seed": self.seed,
-            "eight_bit": self.eight_bit,
-            "device": self.device.type,
-            "precision": self.execution.resolved_precision,
-            "versions": self.versions,
-        }
+    def _is_random(self, some: Tensor) -> bool:
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            frozen(self.model),
+            Victim(self.model, self.execution) as victim,
+        ):
+            return is_random(victim, some.clone())
 
     def _chunks(self, size: int | None, count: int) -> list[slice]:
         """Equal chunks, at least one for each process where there are enough examples."""
@@ -216,7 +235,7 @@ class _Run:
     def _chunk(self, rows: slice) -> list[Part]:
         """The clean images and every attack on one chunk."""
         x, y, index = (tensor[rows].to(self.device) for tensor in (self.x, self.y, self.index))
-        about = {**self._about(), "data": tensor_hash(x, y, index)}
+        about = {**self.about, "data": tensor_hash(x, y, index)}
         parts: list[Part] = []
         identities: list[dict[str, Any] | None] = []
         for entry in [None, *self.entries]:
@@ -270,12 +289,9 @@ class _Run:
             forwards, backwards, share = found.forwards, found.backwards, found.zero_gradient_share
             inside = is_inside(candidates, x[todo], entry.norm, entry.eps)
             outside = int((~inside).sum())
-            if self.eight_bit:
-                candidates = torch.where(_rows(inside, x), round_to_bytes(candidates, x[todo]), candidates)
             if success is None or self.eight_bit:
-                success = torch.zeros_like(inside)
-                success[inside] = is_fooled(self.model, candidates[inside], y[todo][inside], execution=self.execution)
-                forwards = None if forwards is None else forwards + int(inside.sum())
+                candidates, success, passes = self._decide(entry, candidates, x[todo], y[todo], inside)
+                forwards = None if forwards is None else forwards + passes
             fooled[todo.cpu()] = (success & inside).cpu()
             # What left the budget is no example of it: nothing of it is kept.
             x_adv[todo] = torch.where(_rows(inside, x), candidates, x[todo])
@@ -285,6 +301,21 @@ class _Run:
         kept = (as_bytes(x_adv) if self.eight_bit else x_adv).cpu() if self.keep else None
         seconds = time.perf_counter() - started
         return Part(fooled, linf, l2, kept, forwards, backwards, seconds, outside, carried, share)
+
+    def _decide(self, entry: Entry, found: Tensor, x: Tensor, y: Tensor, inside: Tensor) -> tuple[Tensor, Tensor, int]:
+        """What counts of candidates, who is fooled, and the passes that took; with `eight_bit` they are rounded.
+
+        An attack that stops just beyond the boundary is undone by rounding toward x; rounding away is tried there.
+        """
+        x_adv, fooled, passes = found.clone(), torch.zeros_like(inside), 0
+        for rounding in (toward_image, away_from_image) if self.eight_bit else (None,):
+            rows = (inside & ~fooled).nonzero().squeeze(1)
+            shown = found[rows] if rounding is None else rounding(found[rows], x[rows], entry.norm, entry.eps)
+            hit = is_fooled(self.model, shown, y[rows], execution=self.execution) if len(rows) else fooled[rows]
+            kept = hit if rounding is away_from_image else torch.ones_like(hit)
+            x_adv[rows[kept]], fooled[rows] = shown[kept], hit
+            passes += len(rows)
+        return x_adv, fooled, passes
 
     def _outcome(self, entry: Entry, parts: list[Part], clean: Tensor) -> Outcome:
         fooled, linf, l2 = (torch.cat([getattr(part, name) for part in parts]) for name in ("fooled", "linf", "l2"))

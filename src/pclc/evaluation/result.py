@@ -1,6 +1,5 @@
 """What an evaluation gives: outcomes of every example under every attack, and the conditions they hold for."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -207,12 +206,18 @@ class Evaluation:
         """The mean over examples of the minimum over attacks, and over the clean image (see `survivors`)."""
         return Accuracy.of(self.survivors(norm, eps))
 
-    def _within(self, norm: Norm | None, eps: float | None) -> Iterator[Outcome]:
+    def _within(self, norm: Norm | None, eps: float | None) -> list[Outcome]:
         if (norm is None) != (eps is None):
             raise ValueError(f"Expected `norm` and `eps` together, but got {norm!r} and {eps!r}.")
-        for outcome in self.outcomes:
-            if eps is None or (outcome.norm == norm and outcome.eps is not None and outcome.eps <= eps):
-                yield outcome
+        if eps is None:
+            return list(self.outcomes)
+        found = [o for o in self.outcomes if o.norm == norm and o.eps is not None and o.eps <= eps]
+        if not found:
+            raise ValueError(
+                f"Expected an attack within {norm}, eps {eps:g}, without which there is no worst case, but got these "
+                f"budgets: {', '.join(f'{n}, eps {e:g}' for n, e in self.budgets if e is not None) or 'none'}."
+            )
+        return found
 
     @property
     def notes(self) -> tuple[str, ...]:

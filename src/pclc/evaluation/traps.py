@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks.frozen import frozen
-from pclc.attacks.inputs import check_logits
+from pclc.attacks.inputs import check_logits, explain_types
 from pclc.attacks.types import Model
 from pclc.evaluation.result import Accuracy
 from pclc.execution import ieee_fp32
@@ -16,6 +16,8 @@ class SetupWarning(UserWarning):
 
 def check_pixels(x: Tensor) -> None:
     """Refuse pixels in 0 ... 255, the commonest mistake, with what to do about it."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"Expected `x` to be a tensor, but got a {type(x).__name__}.")
     if x.dtype == torch.uint8 or (x.is_floating_point() and x.numel() and float(x.max()) > 2):
         raise ValueError(
             f"Expected `x` to be float with values in [0, 1], but got {x.dtype} with values up to {float(x.max()):g}: "
@@ -33,7 +35,7 @@ def look_at_logits(model: Model, x: Tensor, y: Tensor) -> tuple[int, list[str]]:
                 f"The model came in train mode ({training} of its modules); it was evaluated in eval mode and left as "
                 "it was. Figures measured elsewhere in train mode will differ."
             )
-    with torch.no_grad(), ieee_fp32(), frozen(model):
+    with torch.no_grad(), ieee_fp32(), frozen(model), explain_types(model, x):
         logits = model(x)
     check_logits(logits, len(x), y)
     sums = logits.double().sum(1)

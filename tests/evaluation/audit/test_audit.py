@@ -155,6 +155,23 @@ def test_luck_is_no_refutation() -> None:
     assert overstatement(left.claimed, left.worst, 0.05).bound == 0
 
 
+class OneDraw(nn.Module):
+    """Right in four of five passes, for all images of a pass alike, whatever they are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        truth = nn.functional.one_hot(torch.zeros(len(x), dtype=torch.int64), 4) + 0 * x.flatten(1).sum(1, keepdim=True)
+        return truth if torch.rand(()) < 0.8 else truth.roll(1, 1)
+
+
+def test_draws_that_images_share_do_not_pass_for_many() -> None:
+    x, y = torch.rand(200, 2, generator=torch.Generator().manual_seed(0)), torch.zeros(200, dtype=torch.int64)
+    found = [pclc.audit(OneDraw(), x, y, eps=0.01, claim=0.8, mode="quick", seed=seed) for seed in range(5)]
+    assert [audit.conditions.random for audit in found] == [True] * 5
+    assert "refuted" not in [audit.verdict for audit in found], "the claim is true"
+    for audit in found:
+        assert audit.robust_accuracy.low <= 0.8 <= audit.robust_accuracy.high
+
+
 def test_a_random_model_without_a_gradient_is_searched_blindly() -> None:
     class Hidden(Cut):
         def forward(self, x: Tensor) -> Tensor:

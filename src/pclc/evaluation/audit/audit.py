@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,7 @@ from pclc.evaluation.witnesses import DataSource, Witnesses, make_witnesses
 from pclc.execution import Execution
 from pclc.files import write_atomically
 from pclc.hashes import architecture_hash, model_hash, tensor_hash
+from pclc.training.config import LossName
 from pclc.training.processes import Processes, processes
 from pclc.version import __version__
 
@@ -112,7 +113,11 @@ def audit(
         raise ValueError("Expected at least one example, but got none.")
     if claim is not None and not (isinstance(claim, float | int) and 0 < claim <= 1):
         raise ValueError(f"Expected `claim` to be an accuracy in (0, 1], such as 0.53, but got {claim!r}.")
+    if loss is not None:
+        check_choice("loss", loss, get_args(LossName))  # a name that is misspelt would cost the adaptive attack
     index = check_randomness(seed, index, x)
+    if len(set(index.tolist())) < len(index):
+        raise ValueError("Expected every number in `index` once, but some occur again.")
     device = next((t.device for t in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
     x, y, index = x.to(device), y.to(device), index.to(device)
     settings = (execution or Execution()).for_attacks(device)
@@ -120,6 +125,7 @@ def audit(
     versions = {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()}
     named, data_hash = model_hash(model), tensor_hash(x, y, index)
     twin_hash = None if twin is None else model_hash(twin)
+    made = architecture_hash(model), architecture_hash(twin)  # before the first pass: a model may count them
     with processes(device) as peers, torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed % 2**63)  # of models that draw
         some = slice(_LOOKED_AT)
@@ -132,8 +138,8 @@ def audit(
         if named is not None and (twin is None or twin_hash is not None):
             about = {
                 "model": named,
-                "architecture": architecture_hash(model),
-                "twin": [twin_hash, architecture_hash(twin)],
+                "architecture": made[0],
+                "twin": [twin_hash, made[1]],
                 "data": data_hash,
                 "seed": seed,
                 "device": device.type,

@@ -1,5 +1,6 @@
 """The attacks of an audit, from cheap to thorough; each sees what the earlier ones left standing."""
 
+import math
 from typing import Literal, NamedTuple
 
 from pclc.attacks import (
@@ -51,7 +52,7 @@ def softened(gap: float) -> str:
         >>> softened(2.0), softened(70.0)
         ('ce', 'ce*0.07')
     """
-    return "ce" if gap <= _SMALL_GAP else f"ce*{_SMALL_GAP / gap:.1g}"
+    return "ce" if gap <= _SMALL_GAP or math.isinf(gap) else f"ce*{_SMALL_GAP / gap:.1g}"
 
 
 def ladder(mode: Mode, threat: Threat) -> tuple[Attack, ...]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -9,9 +10,13 @@ from torch import Tensor
 
 from pclc.attacks import APGD, EOT, Attack, Noise, ProbabilityMargin, Square
 from pclc.attacks.decide import is_fooled
+from pclc.attacks.frozen import frozen
+from pclc.attacks.suspicions import shares_draws
 from pclc.attacks.types import Model
+from pclc.attacks.victim import Victim
 from pclc.evaluation.audit.ladder import Mode, Threat, claim_attack
 from pclc.evaluation.audit.standing import Step, run_quietly
+from pclc.evaluation.budget import is_inside
 from pclc.execution import Execution
 
 DRAWS = 20  # of a score
@@ -41,7 +46,7 @@ class RandomOutcome(NamedTuple):
 
 
 def score(model: Model, x: Tensor, y: Tensor, execution: Execution, draws: int = DRAWS) -> Tensor:
-    """(N,) shares of `draws` fresh passes in which the model is right."""
+    """(N,) shares of `draws` fresh passes in which the model is right; passes are as large as `execution` says."""
     right = torch.stack([~is_fooled(model, x, y, execution=execution) for _ in range(draws)])
     return right.double().mean(0)
 
@@ -62,17 +67,22 @@ def attack_random(
 
     Square comes after them in mode "full", and in every mode where there is no gradient.
 
-    Candidates are chosen by some draws and scored by fresh ones, so that the luck of the choice is not in the score.
+    Candidates are chosen by some draws and scored by fresh ones, so that the luck of the choice is not in the score. A
+    model that draws once for all images of a pass is scored image by image: bounds ask for independent scores.
     """
     norm, eps = threat.norm, threat.eps
     steps: list[Step] = []
     claim = claim_attack(norm, eps)
 
     def candidates(attack: Attack) -> Tensor:
-        return run_quietly(attack, craft, x, y, seed, index, execution)
+        found = run_quietly(attack, craft, x, y, seed, index, execution)
+        inside = is_inside(found, x, norm, eps)
+        return torch.where(inside.reshape(-1, *[1] * (x.dim() - 1)), found, x)
 
+    with frozen(model), Victim(model, execution) as victim:
+        fresh = replace(execution, batch_size=1) if shares_draws(victim, x) else execution
     x_adv = candidates(claim)
-    clean, claimed = score(model, x, y, execution), score(model, x_adv, y, execution)
+    clean, claimed = score(model, x, y, fresh), score(model, x_adv, y, fresh)
     best = score(model, x_adv, y, execution)
     advance(str(claim), len(x))
 
@@ -97,5 +107,5 @@ def attack_random(
     if mode == "full" or not threat.differentiable:
         attempt(EOT(Square(eps, _QUERIES[mode], norm=norm), _BLIND_DRAWS), blind=True)
     return RandomOutcome(
-        clean, claimed, score(model, x_adv, y, execution), x_adv, gain if threat.differentiable else 1.0, tuple(steps)
+        clean, claimed, score(model, x_adv, y, fresh), x_adv, gain if threat.differentiable else 1.0, tuple(steps)
     )

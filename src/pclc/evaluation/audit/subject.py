@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks.frozen import frozen
+from pclc.attacks.inputs import check_logits, explain_types
 from pclc.attacks.suspicions import is_dynamic, is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
@@ -81,7 +82,9 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
     training = sum(module.training for module in model.modules()) if isinstance(model, nn.Module) else 0
     settings = execution.for_attacks(x.device)
     with torch.no_grad(), ieee_fp32(), frozen(model), Victim(model, settings) as victim:
-        logits = victim.exact_logits(x)
+        with explain_types(model, x):
+            logits = victim.exact_logits(x)
+        check_logits(logits, len(x), y)
         random, dynamic = is_random(victim, x), is_dynamic(model, x)
     probabilities = bool((logits >= 0).all() and ((logits.double().sum(1) - 1).abs() < 1e-3).all())
     mended, breaks = mend(model, x, y)

@@ -4,7 +4,7 @@ from pclc.evaluation.audit.finding import Measured, register
 from pclc.evaluation.audit.ladder import strongest
 from pclc.evaluation.audit.scene import Scene
 from pclc.evaluation.audit.standing import run_quietly
-from pclc.evaluation.budget import is_storable, round_to_bytes
+from pclc.evaluation.budget import is_storable, toward_image
 from pclc.evaluation.statistics import lower_bound
 
 _LOST = 0.1
@@ -31,6 +31,6 @@ def eight_bit(scene: Scene) -> Measured:
     if not hit.any():
         return Measured(None, "no adversarial example was found")
     x_adv, x, y = x_adv[hit], scene.x[hit], scene.y[hit]
-    lost = int((~is_fooled(scene.subject.model, round_to_bytes(x_adv, x), y, execution=run)).sum())
+    lost = int((~is_fooled(scene.subject.model, toward_image(x_adv, x), y, execution=run)).sum())
     fires = lower_bound(lost, len(y), 1 - scene.level) > _LOST
     return Measured(fires, f"{lost} of {len(y)} are undone", lost / len(y))
