@@ -226,3 +226,15 @@ def test_no_warning_without_a_reason():
     x, y = examples(model, dtype=torch.float32)
     PGD(eps=0.1, alpha=0.01, steps=10)(model, x, y)
     BIM(eps=8 / 255, alpha=0.8 / 255, steps=10)(model, x, y)
+
+
+def test_types_that_differ_are_named():
+    x, y = torch.rand(2, 3), torch.tensor([0, 1])
+    half = nn.Linear(3, 2).half()
+    with pytest.raises(ValueError, match=r"parameters of `model` to be torch.float32.*torch.float16.*model.float"):
+        ATTACK(half, x, y)
+    assert ATTACK(lambda x: half(x.half()).float(), x, y).dtype == torch.float32, "who casts is believed"
+    with pytest.raises(TypeError, match="Expected `x` to be a tensor, but got a ndarray"):
+        ATTACK(half, x.numpy(), y)
+    with pytest.raises(TypeError, match="Expected `model` to be a module or a function, but got a str"):
+        ATTACK("runs/x", x, y)

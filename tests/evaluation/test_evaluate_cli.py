@@ -95,7 +95,10 @@ def test_verify(command, run: Path, case, tmp_path: Path) -> None:
         (("evaluate",), "Expected a model from one place"),
         (("evaluate", "nowhere", "--dataset", "digits"), "nowhere"),
         (("evaluate", "--model", "lenet8", "--dataset", "digits", "--attack", "pgd(eps=0.1"), "Expected an attack"),
-        (("evaluate", "--model", "lenet8", "--dataset", "digits", "--eps", "a"), "Expected --eps to be a number"),
+        (
+            ("evaluate", "--model", "lenet8", "--dataset", "digits", "--attack", "fgsm(eps=0.1)", "--eps", "a"),
+            "Expected --eps to be a number",
+        ),
         (("evaluate", "--model", "lenet8", "--dataset", "digits", "--examples", "0"), "--examples to be at least 1"),
         (("verify", "nothing.safetensors", "--model", "lenet8"), "Expected witnesses in"),
     ],

@@ -1,11 +1,13 @@
 """Ways in which an evaluation could say too much or too little without an error."""
 
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from pclc import audit
 from pclc.attacks import PGD, HardLabel, Transfer
 from pclc.evaluation import Foreign, SetupWarning, combine, compare, evaluate
 
@@ -96,3 +98,18 @@ def test_the_same_name_at_another_radius_is_another_attack() -> None:
 
     large, small = (evaluate(model, x, y, [Foreign(turn, "aa", "Linf", eps)]) for eps in (0.3, 0.1))
     assert combine(large, small).budgets == [("Linf", 0.3), ("Linf", 0.1)]
+
+
+def test_what_a_new_evaluation_or_audit_replaces_is_told(tmp_path: Path) -> None:
+    x, y = images()
+    model = Scaled(1.0).eval()
+    evaluate(model, x, y, ["fgsm(eps=0.2)"], out=tmp_path)
+    with pytest.warns(SetupWarning, match=r"no longer in it: fgsm\(eps=0\.2\)"):
+        evaluate(model, x, y, ["fgsm(eps=0.1)"], out=tmp_path)
+    audit(model, x, y, eps=0.2, mode="quick", out=tmp_path)
+    with pytest.warns(SetupWarning, match="The audit at Linf eps 0.2 in .* was replaced"):
+        audit(model, x, y, eps=0.1, mode="quick", out=tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SetupWarning)
+        evaluate(model, x, y, ["fgsm(eps=0.1)", "fgsm(eps=0.2)"], out=tmp_path)
+        audit(model, x, y, eps=0.1, mode="quick", out=tmp_path)

@@ -19,6 +19,8 @@ def test_settings_on_the_cpu() -> None:
     ("arguments", "sentence"),
     [
         ({"precision": "fp8"}, "Expected `precision` to be auto, fp32, tf32 or bf16, but got 'fp8'"),
+        ({"device": "gpu"}, "Expected `device` to be one that this machine has, .* but got 'gpu'"),
+        ({"device": "meta"}, "but got 'meta'"),
         ({"batch_size": 0}, "Expected `batch_size` to be at least 1, but got 0"),
         ({"device": "cpu", "cuda_graphs": True}, "Expected `cuda_graphs` to be used with a CUDA device"),
     ],
@@ -32,6 +34,14 @@ def test_refusals(arguments: dict[str, object], sentence: str) -> None:
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="'cuda' without CUDA"):
         Execution(device="cuda")
+
+
+def test_a_device_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert Execution(device="cuda:1").torch_device.index == 1
+    with pytest.raises(ValueError, match="but got 'cuda:2' with 2 CUDA devices"):
+        Execution(device="cuda:2")
 
 
 def test_precision_holds_inside_and_is_put_back() -> None:

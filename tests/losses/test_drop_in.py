@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -204,3 +205,20 @@ def test_modules_are_their_functions(module: torch.nn.Module, function: Loss) ->
 
 def test_what_a_module_shows() -> None:
     assert repr(pclc.PCLoss()) == ("PCLoss(margin=0.995, logit_weight=0.05, constraint='hard', average_classes=False)")
+
+
+@pytest.mark.parametrize(
+    ("loss", "settings", "sentence"),
+    [
+        (pclc.PCLoss, {"margin": 2}, r"`margin` to lie in \(0, 1\], but got 2"),
+        (pclc.PCLoss, {"logit_weight": -1}, "`logit_weight` to be finite"),
+        (pclc.PCLoss, {"constraint": "firm"}, "`constraint` to be"),
+        (pclc.PCLoss, {"reduction": "avg"}, "`reduction` to be one of"),
+        (pclc.GuidedComplementEntropy, {"alpha": -1}, "`alpha` to be finite"),
+        (pclc.GuidedComplementEntropy, {"reduction": "avg"}, "`reduction` to be one of"),
+        (pclc.ComplementEntropy, {"reduction": "avg"}, "`reduction` to be one of"),
+    ],
+)
+def test_a_module_refuses_when_it_is_made(loss: Any, settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        loss(**settings)

@@ -30,6 +30,19 @@ def not_a_model():
 
 
 not_callable = 3
+made = nn.Linear(1, 1)
+
+
+def raises():
+    raise KeyError("a fault")
+
+
+def exits():
+    sys.exit(1)
+
+
+def needs_more(path):
+    return nn.Linear(1, 1)
 
 
 @pytest.fixture
@@ -152,6 +165,10 @@ def test_a_factory_with_open_arguments_gets_what_was_given():
     ("name", "sentence"),
     [
         (f"{__name__}:not_a_model", "to be a torch.nn.Module, but got a str"),
+        (f"{__name__}:raises", r"'.*:raises' could not be made: KeyError: 'a fault'\.$"),
+        (f"{__name__}:exits", "could not be made: SystemExit: 1"),
+        (f"{__name__}:needs_more", "could not be made: TypeError: .* missing 1 required positional argument: 'path'"),
+        (f"{__name__}:made", "to be a function or a class that makes a model, but got a model itself, a Linear"),
         (f"{__name__}:not_callable", "has, but cannot call, 'not_callable'"),
         (f"{__name__}:missing", "has no 'missing'"),
         ("no_such_package.models:f", "could not be imported: No module named 'no_such_package'"),
@@ -162,6 +179,27 @@ def test_a_factory_with_open_arguments_gets_what_was_given():
 def test_bad_models_from_elsewhere_get_a_sentence(name, sentence):
     with pytest.raises(ValueError, match=sentence):
         create_model(name)
+
+
+def test_the_working_folder_is_searched_while_a_model_is_made(tmp_path, monkeypatch):
+    """As it is for `python -m pclc`; a console script has its own folder on the path instead."""
+    (tmp_path / "found_here").mkdir()
+    (tmp_path / "found_later.py").write_text("")
+    (tmp_path / "found_here" / "nets.py").write_text(
+        "from torch import nn\ndef net():\n    import found_later\n    return nn.Linear(1, 2)\n"
+    )
+    elsewhere = [entry for entry in sys.path if entry not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", [*elsewhere])
+    monkeypatch.chdir(tmp_path)
+    assert create_model("found_here.nets:net").out_features == 2
+    assert sys.path == elsewhere
+
+
+def test_a_module_that_breaks_while_it_is_imported_gets_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "breaks_here.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="could not be imported: ZeroDivisionError: division by zero"):
+        create_model("breaks_here:net")
 
 
 def test_importing_the_models_imports_no_safetensors():

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import re
 import shlex
 from html import unescape
@@ -16,6 +17,8 @@ from typer.testing import CliRunner
 
 from pclc.cli.app import app
 from pclc.evaluation import save_evaluation
+from pclc.hashes import model_hash
+from pclc.models import create_model, load_model, save_model
 from pclc.report import load_runs, render_report, write_report
 from pclc.report.charts import Dot, Line, line_chart, ticks
 from pclc.report.png import data_uri
@@ -245,5 +248,60 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = re.search(r"(pclc evaluate .*?) --dataset", page, flags=re.DOTALL)
     assert shown is not None
     assert words_of(shown.group(1))[3:] == ["--attack", "fgsm(eps=0.05)", "--eps", "0.05", "--eps", "0.1"]
-    with pytest.raises(ValueError, match=r"of an attack in the runs, but got Linf 0\.7"):
+    with pytest.raises(ValueError, match=r"of an attack or an audit in the runs, but got Linf 0\.7"):
         command("report", "run", "--eps", "0.7")
+
+
+def network(folder: Path, seed: int) -> str:
+    """Saves a model that knows nothing, and returns its hash."""
+    torch.manual_seed(seed)
+    save_model(create_model("lenet5"), folder)
+    return str(model_hash(load_model(folder)))
+
+
+def of_model(folder: Path, name: str | None) -> Path:
+    """Lets the results in the folder be those of the model with that hash."""
+    for file in ("evaluation.json", "audit.json", "inspection.json"):
+        content = json.loads((folder / file).read_text())
+        content["conditions"]["model_hash"] = name
+        (folder / file).write_text(json.dumps(content))
+    return folder
+
+
+def test_results_of_another_model_are_left_out(tmp_path: Path) -> None:
+    folder = inspected(audited(measured(trained(tmp_path / "x"), 20)), 40)
+    own, other = network(folder, 0), network(tmp_path / "other", 1)
+    (run,) = load_runs([of_model(folder, own)])
+    assert None not in (run.evaluation, run.audit, run.inspection)
+    assert run.notes == ()
+    (run,) = load_runs([of_model(folder, other)])
+    assert (run.evaluation, run.audit, run.inspection) == (None, None, None)
+    page = render_report([run])
+    for name in ("evaluation", "audit", "inspection"):
+        assert f"x: {name}.json is left out, because it is about another model" in page
+    assert f"hash {other}) than the one in the folder (hash {own})" in page
+    assert 'class="chip bad">refuted' not in page
+    assert "pclc audit " not in page[page.index('id="repeat"') :]
+
+
+def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
+    folder = inspected(audited(measured(trained(tmp_path / "x"), 20)), 40)
+    network(folder, 0)
+    (run,) = load_runs([of_model(folder, None)])
+    assert run.audit is not None
+    assert "audit.json is about a function without weights" in render_report([run])
+    model = json.loads((folder / "model.json").read_text())
+    model["model"]["name"] = "pclc.models.architectures.lenet5:lenet5"
+    (folder / "model.json").write_text(json.dumps(model))
+    (run,) = load_runs([of_model(folder, "f" * 16)])
+    assert run.audit is not None
+    assert "was not checked: The model in" in render_report([run])
+    assert load_runs([folder], trust_factory=True)[0].audit is None
+
+
+def test_the_radius_may_be_that_of_an_audit(tmp_path: Path) -> None:
+    folder = audited(trained(tmp_path / "x"), eps=0.15)
+    assert "1 runs" in command("report", str(folder), "--eps", "0.15")
+    assert "Accuracy in % at Linf eps 0.15" in (folder / "report.html").read_text()
+    with pytest.raises(ValueError, match="or an audit in the runs, but got L2 0"):
+        command("report", str(folder), "--eps", "0.15", "--norm", "L2")

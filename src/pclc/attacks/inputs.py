@@ -69,7 +69,7 @@ def explain_types(model: Model, x: Tensor) -> Iterator[None]:
         types = {str(p.dtype) for p in model.parameters()} if isinstance(model, nn.Module) else {str(x.dtype)}
         if str(x.dtype) in types:
             raise
-        raise TypeError(
+        raise ValueError(
             f"Expected the parameters of `model` to be {x.dtype}, as `x` is, but got {', '.join(sorted(types))}: use "
             "model.float(). `Execution(precision=...)` chooses the precision of attacks."
         ) from error

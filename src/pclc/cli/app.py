@@ -1,6 +1,8 @@
 """The one command, ``pclc``, and what all its parts share."""
 
 import sys
+import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +17,9 @@ from pclc.cli.reproduce import reproduce
 from pclc.cli.train import train
 from pclc.cli.verify import verify
 from pclc.training import TrainingError
+
+# Neither is a verdict of `pclc audit`, which has 0, 1 and 3.
+_MISTAKE, _CRASH = 2, 70
 
 app = typer.Typer(
     name="pclc",
@@ -59,6 +64,33 @@ def main() -> None:
     """Run the command; a mistake of the user's ends in one sentence, not in a traceback."""
     try:
         app()
-    except (ValueError, FileNotFoundError, ModuleNotFoundError, TrainingError) as error:
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # nobody reads on; typer ends with 1, as if it were a verdict
+            sys.exit(_CRASH)
+        raise
+    except OSError as error:
+        typer.echo(f"pclc: {_sentence(error)}", err=True)
+        sys.exit(_MISTAKE)
+    except (ValueError, ModuleNotFoundError, TrainingError) as error:
         typer.echo(f"pclc: {error}", err=True)
-        sys.exit(2)
+        sys.exit(_MISTAKE)
+    except Exception:  # a fault of ours: Python itself would end with 1
+        traceback.print_exc()
+        sys.exit(_CRASH)
+
+
+def _sentence(error: OSError) -> str:
+    """What the system says of a path, as a sentence; the errors of this package are sentences already."""
+    # Of two names the second is that of the file which was to appear under its own name.
+    name = error.filename if error.filename2 is None else error.filename2
+    if not isinstance(name, str | Path):
+        return str(error)
+    path = Path(name)
+    if path.name.startswith(".tmp-"):  # what is written before it gets the name that the user knows
+        path = path.with_name(path.name.split("-", 2)[2])
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        path = next((part for part in (path, *path.parents) if part.is_file()), path)
+        return f"Expected {path} to be a folder, but it is a file."
+    if isinstance(error, IsADirectoryError):
+        return f"Expected {path} to be a file, but it is a folder."
+    return f"Expected to read or write {path}, but got: {error.strerror}."

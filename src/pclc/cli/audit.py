@@ -53,6 +53,8 @@ def audit(
 ) -> None:
     """Judge a claim of robustness: refuted (exit code 1), not refuted (0), or cannot judge (3).
 
+    A mistake in the command or in its files ends with 2, a crash with 70.
+
     Only adversarial examples that anybody can check refute; they are written to witnesses.safetensors
     (`pclc verify`). "Not refuted" is no proof of robustness.
 
@@ -70,7 +72,7 @@ def audit(
     import torch
 
     import pclc
-    from pclc.cli.evaluate import local_execution, named_data
+    from pclc.cli.evaluate import check_trained, local_execution, named_data
     from pclc.cli.train import _number
     from pclc.evaluation import DataSource
     from pclc.evaluation.audit.document import to_document
@@ -82,12 +84,15 @@ def audit(
         raise ValueError(f"Expected --examples to be at least 1, but got {examples}.")
     radius = _number("--eps", eps)
     source = Source(run, model, robustbench, weights, norm, trust_factory)
+    check_trained(run, transfer_from)
     execution = local_execution(device, precision, batch_size, compiled)
     data = named_data(dataset or source.dataset, split, root)
     network = source.load(data, execution)
     twin = Source(transfer_from, trust_factory=trust_factory).load(data, execution) if transfer_from else None
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed % 2**63))
     chosen = order[: min(examples or len(data), len(data))].sort().values
+    if out is None and run is None and os.environ.get("RANK", "0") == "0":
+        typer.echo("pclc: nothing is kept of this audit; --out FOLDER keeps audit.json and the witnesses.", err=True)
     result = pclc.audit(
         network,
         data.images[chosen].float() / 255,

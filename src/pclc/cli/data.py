@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from pclc.cli.output import console
+
 data_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -65,7 +67,6 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
         typer.echo(json.dumps(rows, indent=2))
         return
 
-    from rich.console import Console
     from rich.table import Column, Table
 
     table = Table("name", "train", "test", "classes", "size", Column("where", overflow="fold"), box=None)
@@ -75,7 +76,7 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
         counts = (f"{item.counts[split]:,}" for split in ("train", "test"))
         size = " x ".join(map(str, item.shape))
         table.add_row(item.name, *counts, str(item.num_classes), size, _where(item.name, root))
-    Console().print(table)
+    console().print(table)
 
 
 @data_app.command()

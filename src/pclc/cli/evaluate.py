@@ -75,10 +75,15 @@ def evaluate(
     from pclc.evaluation.document import to_document
     from pclc.evaluation.sources import Source
 
+    if keep_examples and run is None and out is None:
+        raise ValueError("Expected --keep-examples with --out, the folder to keep them in, but got none.")
     source = Source(run, model, robustbench, weights, threat_model, trust_factory)
+    check_trained(run, transfer_from)
     execution = local_execution(device, precision, batch_size, compiled)
     attacks = [parse_attack(text) for text in attack or []]
     radii = [_number("--eps", text) for text in eps] if eps else None
+    if radii and not attack:
+        raise ValueError("Expected --eps with --attack, such as 'fgsm(eps=0.1)', but got no attack.")
     data = named_data(dataset or source.dataset, split, root)
     network = source.load(data, execution)
     if transfer_from is not None:
@@ -127,6 +132,19 @@ def local_execution(
     # Crafting is in TF32 or float32 unless bf16 is asked for, and the model's layout goes with it.
     execution = pclc.Execution(device=device, precision=precision, compile=compiled, batch_size=batch_size)  # type: ignore[arg-type]
     return execution.for_attacks(execution.torch_device)
+
+
+def check_trained(*runs: Path | None) -> None:
+    """Say of a folder without a model why there is none."""
+    for run in runs:
+        if run is None or not run.is_dir() or (run / "model.json").exists():
+            continue
+        if (run / "config.json").exists() or (run / "checkpoint.pt").exists():
+            raise ValueError(
+                f"Expected {run} to hold a trained model, but its training is not finished: the command that began it "
+                "goes on with it."
+            )
+        raise ValueError(f"Expected {run} to hold a trained model, but there is none: it has no model.json.")
 
 
 def named_data(name: str | None, split: str, root: Path | None) -> "Dataset":

@@ -24,7 +24,7 @@ def report(
         typer.Option(help="First look at each model under this attack: images, confusions, t-SNE (inspection.json)."),
     ] = None,
     trust_factory: Annotated[
-        bool, typer.Option("--trust-factory", help="With --inspect: import the factory that a run directory names.")
+        bool, typer.Option("--trust-factory", help="Import the package.module:factory that a run directory names.")
     ] = False,
     root: Annotated[Path | None, typer.Option(help="With --inspect: folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="With --inspect: cpu, cuda, cuda:1, ...")] = None,
@@ -51,14 +51,16 @@ def report(
         radius = _number("--eps", eps)
         check_ball(radius, norm)
         budget = ("L2" if norm == "L2" else "Linf", radius)
-    found = load_runs(runs)
+    if out is not None and out.is_dir():
+        raise ValueError(f"Expected --out to be a file, such as {out / 'report.html'}, but got a folder.")
+    found = load_runs(runs, trust_factory=trust_factory)
     if inspect is not None:
         for run in found:
             typer.echo(f"looking at {run.path}", err=True)
             _inspect(run.path, inspect, trust_factory, root, device)
-        found = load_runs(runs)
-    if budget is not None and not any(run.evaluation and budget in run.evaluation.budgets for run in found):
-        raise ValueError(f"Expected --eps and --norm of an attack in the runs, but got {norm} {eps}.")
+        found = load_runs(runs, trust_factory=trust_factory)
+    if budget is not None and not any(budget in run.budgets for run in found):
+        raise ValueError(f"Expected --eps and --norm of an attack or an audit in the runs, but got {norm} {eps}.")
     page = write_report(
         found, out or (runs[0] if len(runs) == 1 else Path()) / "report.html", title=title, budget=budget
     )
@@ -69,11 +71,12 @@ def _inspect(run: Path, text: str, trust_factory: bool, root: Path | None, devic
     """Write `inspection.json`: on the examples of the run's evaluation, with ranks under FGSM over its eps."""
     from pclc.analysis.inspection import inspect_model, save_inspection
     from pclc.attacks import FGSM, parse_attack
-    from pclc.cli.evaluate import local_execution, named_data
+    from pclc.cli.evaluate import check_trained, local_execution, named_data
     from pclc.evaluation import load_evaluation
     from pclc.evaluation.sources import Source
 
     attack, source = parse_attack(text), Source(run, trust_factory=trust_factory)
+    check_trained(run)
     execution = local_execution(device)
     data = named_data(source.dataset, "test", root)
     measured = load_evaluation(run) if (run / "evaluation.json").is_file() else None

@@ -154,15 +154,20 @@ def train(
     network = pclc.create_model(name, num_classes=len(train_set.classes), in_channels=channels, image_size=size)
     trained_with = f"{config.loss}-{adversarial}" if adversarial else config.loss
     out = out or Path("runs") / f"{dataset}-{name.replace(':', '.')}-{trained_with}-{seed}"
-    result = pclc.train(
-        network,
-        train_set,
-        config,
-        out=out,
-        execution=execution,
-        test=pclc.load_dataset(dataset, "test", root),
-        progress=True,
-    )
+    try:
+        result = pclc.train(
+            network,
+            train_set,
+            config,
+            out=out,
+            execution=execution,
+            test=pclc.load_dataset(dataset, "test", root),
+            progress=True,
+        )
+    except KeyboardInterrupt:
+        if os.environ.get("RANK", "0") == "0":
+            typer.echo(f"pclc: interrupted; {_what_is_kept(out)}", err=True)
+        raise
     if os.environ.get("RANK", "0") != "0":
         return
     if as_json:
@@ -173,6 +178,16 @@ def train(
             f"{result.seconds:.1f} s and {result.setup_seconds:.1f} s of set-up"
             + (f"; epoch {result.best_epoch} was the best under attack" if result.best_epoch else "")
         )
+
+
+def _what_is_kept(out: Path) -> str:
+    """What the same command will do after an interruption."""
+    import pclc
+
+    kept = pclc.RunDirectory(out).load_checkpoint()
+    if kept is None:
+        return "no checkpoint was due yet, so that the same command begins anew."
+    return f"the same command goes on after epoch {len(kept['history'])}."
 
 
 def _recipe(name: str | None, changes: dict[str, Any]) -> "AdversarialConfig | None":

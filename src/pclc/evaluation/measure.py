@@ -22,7 +22,7 @@ from pclc.attacks.validate import check_ball, check_count
 from pclc.attacks.victim import Victim
 from pclc.evaluation.adversaries import Callee, Entry, Foreign, plan
 from pclc.evaluation.budget import as_bytes, away_from_image, distances, is_inside, is_storable, toward_image
-from pclc.evaluation.document import save_evaluation, save_examples
+from pclc.evaluation.document import load_evaluation, save_evaluation, save_examples
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
 from pclc.evaluation.sharing import gather
@@ -185,6 +185,7 @@ class _Run:
             seconds = time.perf_counter() - started
             result = Evaluation(clean, self.index.cpu(), outcomes, conditions, tuple(found), seconds)
             if self.out and peers.leads:
+                self._tell_what_is_replaced(self.out)
                 save_evaluation(result, self.out)
                 if self.keep:
                     save_examples(result, self.y, self.out)
@@ -211,6 +212,21 @@ class _Run:
                 if entry.identity is None
             ]
         return found
+
+    def _tell_what_is_replaced(self, out: Path) -> None:
+        try:
+            before = load_evaluation(out)
+        except (OSError, ValueError):
+            return  # none, or none that can be read
+        now = {entry.text for entry in self.entries}
+        gone = [outcome.attack for outcome in before.outcomes if outcome.attack not in now]
+        if gone:
+            warnings.warn(
+                f"The evaluation in {out} had other attacks, which are no longer in it: {', '.join(gone)}. Name all "
+                "attacks at once: what has been computed is not computed again.",
+                SetupWarning,
+                stacklevel=4,
+            )
 
     def _is_random(self, some: Tensor) -> bool:
         with (

@@ -44,11 +44,8 @@ class Execution:
             raise ValueError(f"Expected `precision` to be auto, fp32, tf32 or bf16, but got {self.precision!r}.")
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"Expected `batch_size` to be at least 1, but got {self.batch_size}.")
-        kind = torch.device(self.device).type if self.device else None
-        if kind == "cuda" and not torch.cuda.is_available():
-            raise ValueError(
-                f"Expected `device` to be one that this machine has, but got {self.device!r} without CUDA."
-            )
+        if self.device:
+            _check_device(self.device)
         if self.cuda_graphs and self.torch_device.type != "cuda":
             raise ValueError("Expected `cuda_graphs` to be used with a CUDA device.")
 
@@ -107,6 +104,25 @@ class Execution:
             torch.autocast(self.torch_device.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
         ):
             yield
+
+
+def _check_device(name: str) -> None:
+    """Refuse a device that this machine does not have, without waking a GPU that it has."""
+    try:
+        device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            torch.empty(0, device=device).cpu()
+    except (RuntimeError, AssertionError) as error:  # torch raises either where it was built without that kind
+        raise ValueError(
+            f"Expected `device` to be one that this machine has, such as cpu, cuda or cuda:1, but got {name!r}."
+        ) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"Expected `device` to be one that this machine has, but got {name!r} without CUDA.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"Expected `device` to be one that this machine has, but got {name!r} with {torch.cuda.device_count()} "
+            "CUDA devices."
+        )
 
 
 @contextmanager

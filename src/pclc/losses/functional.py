@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 
 from pclc.losses.complement import complement_entropy_rows
-from pclc.losses.inputs import as_rows, check_inputs, reduce_rows
+from pclc.losses.inputs import as_rows, check_alpha, check_inputs, check_pc_settings, reduce_rows
 from pclc.losses.pc_op import pc_rows
 from pclc.losses.pc_rows import Terms
 
@@ -61,12 +61,7 @@ def pc_loss(
         >>> pc_loss(logits, torch.tensor([0, 1]), logit_weight=0, reduction="none")
         tensor([0.6290, 0.4586])
     """
-    if not 0 < margin <= 1:
-        raise ValueError(f"Expected `margin` to lie in (0, 1], but got {margin}.")
-    if not 0 <= logit_weight < float("inf"):
-        raise ValueError(f"Expected `logit_weight` to be finite and at least 0, but got {logit_weight}.")
-    if constraint not in ("hard", "soft"):
-        raise ValueError(f'Expected `constraint` to be "hard" or "soft", but got {constraint!r}.')
+    check_pc_settings(margin, logit_weight, constraint)
     check_inputs(logits, target, weight, reduction)
     mean = reduction == "mean" and weight is None  # the usual case, fused
     terms = Terms(margin, logit_weight, constraint == "soft", average_classes, ignore_index, mean)
@@ -96,8 +91,7 @@ def guided_complement_entropy(
         >>> guided_complement_entropy(torch.tensor([[2.0, 0.0, 0.0]]), torch.tensor([0]))
         tensor(-0.9233)
     """
-    if not 0 <= alpha < float("inf"):
-        raise ValueError(f"Expected `alpha` to be finite and at least 0, but got {alpha}.")
+    check_alpha(alpha)
     check_inputs(logits, target, weight, reduction, fewest_classes=3)
     rows, labels = as_rows(logits, target)
     loss = complement_entropy_rows(rows, labels, alpha, ignore_index)

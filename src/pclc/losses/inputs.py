@@ -35,8 +35,29 @@ def check_inputs(
         )
     if weight is not None and weight.shape != (K,):
         raise ValueError(f"Expected `weight` of shape ({K},), one for each class, but got {tuple(weight.shape)}.")
+    check_reduction(reduction)
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse what is no way to reduce rows."""
     if reduction not in _REDUCTIONS:
         raise ValueError(f"Expected `reduction` to be one of {_REDUCTIONS}, but got {reduction!r}.")
+
+
+def check_pc_settings(margin: float, logit_weight: float, constraint: str) -> None:
+    """Refuse settings with which PC-LC has no meaning."""
+    if not 0 < margin <= 1:
+        raise ValueError(f"Expected `margin` to lie in (0, 1], but got {margin}.")
+    if not 0 <= logit_weight < float("inf"):
+        raise ValueError(f"Expected `logit_weight` to be finite and at least 0, but got {logit_weight}.")
+    if constraint not in ("hard", "soft"):
+        raise ValueError(f'Expected `constraint` to be "hard" or "soft", but got {constraint!r}.')
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse an exponent with which guided complement entropy has no meaning."""
+    if not 0 <= alpha < float("inf"):
+        raise ValueError(f"Expected `alpha` to be finite and at least 0, but got {alpha}.")
 
 
 def as_rows(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

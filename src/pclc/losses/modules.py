@@ -4,14 +4,16 @@ from torch import Tensor, nn
 
 from pclc.losses import functional
 from pclc.losses.functional import Constraint, Reduction
+from pclc.losses.inputs import check_alpha, check_pc_settings, check_reduction
 
 
 class _Loss(nn.Module):
-    """Holds what cross-entropy's module holds too."""
+    """Holds what cross-entropy's module holds too; settings are checked here, long before the first batch."""
 
     weight: Tensor | None
 
     def __init__(self, weight: Tensor | None, ignore_index: int, reduction: Reduction) -> None:
+        check_reduction(reduction)
         super().__init__()
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
@@ -38,6 +40,7 @@ class PCLoss(_Loss):
         ignore_index: int = -100,
         reduction: Reduction = "mean",
     ) -> None:
+        check_pc_settings(margin, logit_weight, constraint)
         super().__init__(weight, ignore_index, reduction)
         self.margin = margin
         self.logit_weight = logit_weight
@@ -76,6 +79,7 @@ class GuidedComplementEntropy(_Loss):
         ignore_index: int = -100,
         reduction: Reduction = "mean",
     ) -> None:
+        check_alpha(alpha)
         super().__init__(weight, ignore_index, reduction)
         self.alpha = alpha
 

@@ -2,7 +2,10 @@
 
 import importlib
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from torch import nn
 
@@ -15,13 +18,21 @@ def import_factory(name: str) -> Factory:
     if not module_name or not attribute:
         raise ValueError(f"Expected a model from elsewhere to be named `package.module:factory`, but got {name!r}.")
     try:
-        module = importlib.import_module(module_name)
+        with _working_folder():
+            module = importlib.import_module(module_name)
     except ImportError as error:
         raise ValueError(f"The model {name!r} could not be imported: {error}.") from error
+    except (Exception, SystemExit) as error:  # whatever the module's own code raises; it may be a script that exits
+        raise ValueError(f"The model {name!r} could not be imported: {_text(error)}.") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
         problem = "has no" if factory is None else "has, but cannot call,"
         raise ValueError(f"The model {name!r} could not be made: module {module_name} {problem} {attribute!r}.")
+    if isinstance(factory, nn.Module):
+        raise ValueError(
+            f"Expected the model {name!r} to be a function or a class that makes a model, but got a model itself, "
+            f"a {type(factory).__name__}."
+        )
     return factory  # type: ignore[no-any-return]  # what it returns is checked where it is called
 
 
@@ -32,7 +43,32 @@ def call_factory(name: str, factory: Factory, **arguments: int | None) -> nn.Mod
     accepted = {
         key: value for key, value in arguments.items() if value is not None and (accepts_all or key in parameters)
     }
-    model = factory(**accepted)
+    try:
+        with _working_folder():
+            model = factory(**accepted)
+    except (Exception, SystemExit) as error:
+        if ":" not in name:  # a model of this package has its own sentences
+            raise
+        raise ValueError(f"The model {name!r} could not be made: {_text(error)}.") from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"Expected the model {name!r} to be a torch.nn.Module, but got a {type(model).__name__}.")
     return model
+
+
+@contextmanager
+def _working_folder() -> Iterator[None]:
+    """Find modules in the working folder too, as `python -m` does and a console script does not."""
+    folder = str(Path.cwd())
+    if sys.flags.safe_path or folder in sys.path or "" in sys.path:
+        yield
+        return
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:  # the module may have changed the path itself
+            sys.path.remove(folder)
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(".: ")

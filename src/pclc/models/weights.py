@@ -62,7 +62,7 @@ def load_model(
     if config.name not in model_names() and not trust_factory:
         raise ValueError(
             f"The model in {directory} is made by {config.name!r}, which is not a model of this package. "
-            "Pass trust_factory=True to import it, if you trust the file."
+            "Pass trust_factory=True (--trust-factory on the command line) to import it, if you trust the file."
         )
     with torch.random.fork_rng(devices=[]):
         model = create_model(**{field.name: getattr(config, field.name) for field in fields(config)})

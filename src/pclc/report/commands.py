@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pclc.attacks.attack import number_text
+from pclc.data.registry import dataset_names
 from pclc.evaluation import Evaluation
 from pclc.report.runs import Run
 from pclc.report.series import read_attack
@@ -114,7 +115,7 @@ def _evaluate(run: Run, evaluation: Evaluation) -> list[str]:
             texts.append(outcome.attack)
     if not texts:
         return [_one_line(line) for line in lines]
-    words = ["pclc", "evaluate", str(run.path)]
+    words = ["pclc", "evaluate", *_model(run)]
     if any(outcome.carried for outcome in evaluation.outcomes):
         # Only a grid of eps carries what was broken at a smaller one, and it has every attack at each.
         first = min(outcome.eps for outcome in evaluation.outcomes if outcome.eps is not None)
@@ -128,16 +129,46 @@ def _evaluate(run: Run, evaluation: Evaluation) -> list[str]:
     words += ["--dataset", dataset, *(["--split", split] if split else []), "--examples", str(evaluation.n)]
     words += ["--seed", str(evaluation.outcomes[0].seed), *(["--eight-bit"] if about.eight_bit else [])]
     words += ["--precision", about.precision, *(["--device", "cpu"] if about.device == "cpu" else [])]
-    return [*(_one_line(line) for line in lines), _line(words)]
+    return [*(_one_line(line) for line in lines), _command(run, words, vars(about))]
 
 
 def _audit(run: Run, audit: dict[str, Any]) -> str:
     about, stated = audit["conditions"], audit["stated_claim"]
-    words = ["pclc", "audit", str(run.path), "--norm", about["norm"], "--eps", repr(about["eps"])]
+    words = ["pclc", "audit", *_model(run), "--norm", about["norm"], "--eps", repr(about["eps"])]
     words += [f"--{about['mode']}"] if about["mode"] != "standard" else []
     words += ["--examples", str(about["given"]), "--seed", str(about["seed"])]
     words += ["--device", "cpu"] if about["device"] == "cpu" else []
-    return _line([*words, *(["--claim", repr(stated)] if stated is not None else [])])
+    words += ["--claim", repr(stated)] if stated is not None else []
+    trained = run.config["run"] if run.config is not None and run.holds_model else {}
+    dataset, _, split = about["data"].partition(", ")
+    words += ["--dataset", dataset] if dataset != trained.get("dataset", {}).get("name") else []
+    words += ["--split", split] if split not in ("", "test") else []
+    loss = about.get("loss")
+    words += ["--loss", loss] if loss not in (None, trained.get("train", {}).get("loss")) else []
+    return _command(run, words, about)
+
+
+def _model(run: Run) -> list[str]:
+    """What names the model in a command; where the folder has results alone, they are to be put there again."""
+    return [str(run.path)] if run.holds_model else ["MODEL", "--out", str(run.path)]
+
+
+def _command(run: Run, words: list[str], about: dict[str, Any]) -> str:
+    """The command, or a comment with it that says what is missing in it."""
+    missing = []
+    if not run.holds_model:
+        missing.append(
+            f"in place of MODEL the run directory, or --model and --weights, of {about['model']} "
+            f"(hash {about['model_hash']})"
+        )
+    if about["data"].partition(", ")[0] not in dataset_names():
+        missing.append(f"--dataset for {about['data']} (hash {about['data_hash']})")
+    if about.get("twin") is not None:
+        missing.append(f"--transfer-from with a run whose model has the hash {about['twin']}")
+    if not missing:
+        return _line(words)
+    # A comment cannot go on in the next line.
+    return _one_line(f"# To be filled in ({'; '.join(missing)}): {shlex.join(words)}")
 
 
 def _options(values: dict[str, Any]) -> list[str]:

@@ -98,7 +98,7 @@ def render_report(
         **content,
         title=title,
         version=__version__,
-        lead=" ".join([_lead(runs), *notes]),
+        lead=" ".join([_lead(runs), *notes, *(f"{run.name}: {note}" for run in runs for note in run.notes)]),
         sections=[(key, name) for key, name in named.items() if there.get(key, True)],
         commands=[*((name, text) for name, text in commands if text), *([("This page", command)] if command else [])],
         results=sections.results(runs),

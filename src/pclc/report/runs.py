@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from pclc.analysis.inspection import load_inspection
+from pclc.attacks.types import Norm
 from pclc.evaluation import Evaluation, load_evaluation
 from pclc.evaluation.audit.document import FILE as AUDIT
 from pclc.evaluation.audit.document import FORMAT, VERSION
+from pclc.hashes import model_hash
+from pclc.models import load_model
 from pclc.training import RunDirectory
 
 _FILES = ("config.json", "evaluation.json", AUDIT, "inspection.json")
@@ -28,6 +31,8 @@ class Run:
         evaluation: `evaluation.json`.
         audit: `audit.json`.
         inspection: `inspection.json`.
+        holds_model: the folder is that of a finished training or of a saved model, and not one of results alone.
+        notes: sentences about what was left out or could not be checked.
     """
 
     name: str
@@ -38,6 +43,8 @@ class Run:
     evaluation: Evaluation | None = None
     audit: dict[str, Any] | None = None
     inspection: dict[str, Any] | None = None
+    holds_model: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def dataset(self) -> str | None:
@@ -46,9 +53,21 @@ class Run:
             return str(self.config["run"]["dataset"]["name"])
         return None if self.evaluation is None else self.evaluation.conditions.data.partition(",")[0]
 
+    @property
+    def budgets(self) -> list[tuple[Norm | None, float | None]]:
+        """(norm, eps) of the attacks and of the audit."""
+        about = self.audit["conditions"] if self.audit is not None else None
+        return [
+            *(self.evaluation.budgets if self.evaluation is not None else ()),
+            *([(about["norm"], about["eps"])] if about is not None else []),
+        ]
 
-def load_runs(paths: Iterable[Path | str]) -> list[Run]:
+
+def load_runs(paths: Iterable[Path | str], *, trust_factory: bool = False) -> list[Run]:
     """Read run directories; a folder that holds no result but run directories stands for all of these.
+
+    Results of another model than the one in their folder are left out, with a note. `trust_factory` lets a folder name
+    `package.module:factory`, which is imported to compare the models.
 
     Example:
         >>> load_runs(["no/such/folder"])
@@ -63,7 +82,7 @@ def load_runs(paths: Iterable[Path | str]) -> list[Run]:
     if not folders:
         raise ValueError("Expected at least one run directory, but got none.")
     names = _names(different)
-    return [replace(_read(folder), name=name) for folder, name in zip(folders, names, strict=True)]
+    return [replace(_own(_read(folder), trust_factory), name=name) for folder, name in zip(folders, names, strict=True)]
 
 
 def _run_folders(path: Path) -> list[Path]:
@@ -84,12 +103,12 @@ def _is_run(path: Path) -> bool:
 
 
 def _read(path: Path) -> Run:
-    run = Run(path.name, path)
+    run = Run(path.name, path, holds_model=any((path / name).is_file() for name in ("training.json", "model.json")))
     if (path / "config.json").is_file():
         directory = RunDirectory(path)
         run = replace(
             run,
-            config=_json(path / "config.json"),
+            config={**_json(path / "config.json"), "run": directory.config},
             metrics=tuple(directory.metrics),
             training=directory.result if directory.finished else None,
         )
@@ -105,6 +124,33 @@ def _read(path: Path) -> Run:
     if (path / "inspection.json").is_file():
         run = replace(run, inspection=load_inspection(path))
     return run
+
+
+def _own(run: Run, trust_factory: bool) -> Run:
+    """The run without results of other models, which `--out` may have put into its folder."""
+    named = {
+        "evaluation": None if run.evaluation is None else vars(run.evaluation.conditions),
+        "audit": None if run.audit is None else run.audit["conditions"],
+        "inspection": None if run.inspection is None else run.inspection["conditions"],
+    }
+    about = {name: conditions for name, conditions in named.items() if conditions is not None}
+    if not about or not all((run.path / name).is_file() for name in ("model.json", "model.safetensors")):
+        return run
+    try:
+        own = model_hash(load_model(run.path, trust_factory=trust_factory))
+    except ValueError as error:  # a factory that is not trusted, or files that do not fit
+        return replace(run, notes=(f"Whether its results are of the model in its folder was not checked: {error}",))
+    foreign, notes = [], []
+    for name, conditions in about.items():
+        if conditions["model_hash"] is None:
+            notes.append(f"{name}.json is about a function without weights, which may be another model.")
+        elif conditions["model_hash"] != own:
+            foreign.append(name)
+            notes.append(
+                f"{name}.json is left out, because it is about another model ({conditions.get('model', 'unnamed')}, "
+                f"hash {conditions['model_hash']}) than the one in the folder (hash {own})."
+            )
+    return replace(run, **dict.fromkeys(foreign), notes=tuple(notes))  # type: ignore[arg-type]
 
 
 def _json(path: Path) -> dict[str, Any]:

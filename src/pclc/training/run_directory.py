@@ -36,9 +36,9 @@ class RunDirectory:
         wanted = json.loads(json.dumps(config))
         file = self.path / "config.json"
         if file.exists():
-            found = _read(file)
-            if settings_hash(found["run"]) != settings_hash(wanted):
-                different = sorted(_differences(found["run"], wanted))
+            found = self.config
+            if settings_hash(found) != settings_hash(wanted):
+                different = sorted(_differences(found, wanted))
                 raise ValueError(
                     f"Expected {self.path} to be new or to hold the same run, but it holds another one "
                     f"(different: {', '.join(different)}). Choose another folder or remove that one."
@@ -56,7 +56,11 @@ class RunDirectory:
     @property
     def config(self) -> dict[str, Any]:
         """What was asked for."""
-        return dict(_read(self.path / "config.json")["run"])
+        file = self.path / "config.json"
+        run = _read(file).get("run")
+        if not isinstance(run, dict):
+            raise ValueError(f"Expected `run` in {file} to say what was asked for, but got {run!r}.")
+        return run
 
     @property
     def finished(self) -> bool:
@@ -117,7 +121,12 @@ def _differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list
 def _read(file: Path) -> dict[str, Any]:
     if not file.exists():
         raise FileNotFoundError(f"Expected a run directory with {file.name}, but {file.parent} has none.")
-    content: dict[str, Any] = json.loads(file.read_text())
+    try:
+        content: dict[str, Any] = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"Expected {file} to be JSON, but it cannot be read: {error}.") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"Expected {file} to hold an object, but got a {type(content).__name__}.")
     if content.get("version") != VERSION:
         raise ValueError(f"Expected {file} to have version {VERSION}, but got {content.get('version')!r}.")
     return content

@@ -3,6 +3,7 @@
 import json
 import platform
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks import Attack
+from pclc.attacks.attack import number_text
 from pclc.attacks.inputs import check_examples, check_randomness
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_choice
 from pclc.evaluation.audit import checks as _registered  # noqa: F401 (importing it registers them)
 from pclc.evaluation.audit.checks.vanishing_gradients import USABLE
-from pclc.evaluation.audit.document import FILE, STEPS, WITNESSES, to_document
+from pclc.evaluation.audit.document import FILE, STEPS, WITNESSES, load_document, to_document
 from pclc.evaluation.audit.finding import CHECKS, Finding, run_check
 from pclc.evaluation.audit.ladder import COSTLY, MODES, Mode, Threat, claim_attack, ladder
 from pclc.evaluation.audit.randomness import RandomOutcome, attack_random
@@ -31,7 +33,7 @@ from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy
 from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import State
-from pclc.evaluation.traps import check_pixels, look_at_accuracy
+from pclc.evaluation.traps import SetupWarning, check_pixels, look_at_accuracy
 from pclc.evaluation.witnesses import DataSource, Witnesses, make_witnesses
 from pclc.execution import Execution
 from pclc.files import write_atomically
@@ -198,8 +200,26 @@ def save_audit(result: Audit, out: Path | str) -> None:
     """Write `audit.json` and `witnesses.safetensors` into the folder `out`."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
+    _tell_what_is_replaced(result, folder)
     result.witnesses.save(folder / WITNESSES)
     write_atomically(folder / FILE, (json.dumps(to_document(result), indent=1) + "\n").encode())
+
+
+def _tell_what_is_replaced(result: Audit, folder: Path) -> None:
+    try:
+        before = load_document(folder)
+    except (OSError, ValueError):
+        return  # none, or none that can be read
+    now = to_document(result)
+    held = [(each["conditions"]["norm"], each["conditions"]["eps"], each["stated_claim"]) for each in (before, now)]
+    if held[0] != held[1]:
+        norm, eps, claim = held[0]
+        stated = "" if claim is None else f" of the claim {claim:g}"
+        warnings.warn(
+            f"The audit{stated} at {norm} eps {number_text(eps)} in {folder} was replaced: use a folder for each.",
+            SetupWarning,
+            stacklevel=3,
+        )
 
 
 class _Run:
