@@ -11,9 +11,11 @@ from pclc.analysis.figures import plot_tradeoff
 from pclc.experiments.experiment import Cell, Experiment, experiment_names, load_experiment, parse_experiment
 from pclc.experiments.pages import write_adversarial, write_reproduction
 from pclc.experiments.pages_plan import plan_section
+from pclc.experiments.pages_summary import summary_section
 from pclc.experiments.pages_text import replace_between
 from pclc.experiments.smoke import smoke
 from pclc.experiments.store import Store
+from pclc.experiments.table import make_table
 from pclc.experiments.values import Selection, choose
 
 pytest.importorskip("matplotlib")
@@ -257,3 +259,21 @@ def test_arms_that_cannot_be_told_apart(tmp_path: Path) -> None:
 def test_marks_are_needed() -> None:
     with pytest.raises(ValueError, match="Expected the page to have the marks"):
         replace_between("text", "results", "new")
+
+
+def test_two_columns_for_one_of_the_paper_count_once(store: Store) -> None:
+    """As in the gaps, where PC stands beside PC-LC and both for the paper's only one."""
+    arms = [{"column": name, "loss": name} for name in ("ce", "pc-lc")]
+    group = {
+        "datasets": ["mnist"],
+        "model": "lenet5",
+        "seeds": 2,
+        "arms": [*arms, {"column": "pc", "loss": "pc", "published_column": "pc-lc"}],
+        "attacks": {"pgd 0.1": 'pgd(eps=0.1, alpha=0.01, steps=40, stop="never")'},
+    }
+    experiment = parse_experiment("mine", {"title": "Mine", "published": "table1", "groups": [group]})
+    fill(store, experiment.cells(), lambda cell: {"clean": 99.0, "pgd 0.1": 50.0 + cell.training.config.seed})
+    table = make_table(store, experiment, ALL, {})
+    judged = [(c.row, c.column) for block in table.blocks for c in block.contrasts if c.verdict]
+    assert sorted(judged) == [("clean", "pc"), ("clean", "pc-lc"), ("pgd 0.1", "pc"), ("pgd 0.1", "pc-lc")]
+    assert "Of 2 published differences between losses" in summary_section([table])

@@ -44,7 +44,13 @@ class _Truth:
 def summary_section(tables: Sequence[Table]) -> str:
     """In short: how much was reproduced, which claims hold, and what AutoAttack leaves."""
     verdicts = [(table, block, entry) for table in tables for block in table.blocks for entry in _published(block)]
-    contrasts = [c.verdict for table in tables for block in table.blocks for c in block.contrasts if c.verdict]
+    contrasts = [
+        contrast.verdict
+        for table in tables
+        for block in table.blocks
+        for contrast in block.contrasts
+        if contrast.verdict and contrast.column in {entry.column for entry in _published(block)}
+    ]
     limits = tables[0].selection.limits
     lines = [f"**A trial, whose figures mean nothing**: {limits}."] if limits else []
     if verdicts:

@@ -211,15 +211,20 @@ def _tell_what_is_replaced(result: Audit, folder: Path) -> None:
     except (OSError, ValueError):
         return  # none, or none that can be read
     now = to_document(result)
-    held = [(each["conditions"]["norm"], each["conditions"]["eps"], each["stated_claim"]) for each in (before, now)]
+    held = [_subject(each) for each in (before, now)]
     if held[0] != held[1]:
-        norm, eps, claim = held[0]
+        _, norm, eps, claim = held[0]
         stated = "" if claim is None else f" of the claim {claim:g}"
         warnings.warn(
             f"The audit{stated} at {norm} eps {number_text(eps)} in {folder} was replaced: use a folder for each.",
             SetupWarning,
             stacklevel=3,
         )
+
+
+def _subject(document: dict[str, Any]) -> tuple[Any, ...]:
+    about = document["conditions"]
+    return about["model_hash"], about["norm"], about["eps"], document["stated_claim"]
 
 
 class _Run:
