@@ -26,7 +26,7 @@ from pclc.attacks import (
 )
 from pclc.attacks.fab import FAB
 from pclc.attacks.square import Square
-from pclc.attacks.suspicions import is_dynamic, is_random
+from pclc.attacks.suspicions import is_dynamic, is_random, shares_draws
 from pclc.attacks.victim import Victim
 from pclc.execution import Execution
 
@@ -311,3 +311,15 @@ def test_the_version_for_random_models_keeps_what_fools_in_most_draws():
     assert expected(result.x_adv) <= expected(first) + 0.02
     assert result.components[-1].accuracy == pytest.approx(expected(result.x_adv), abs=0.05)
     assert result.components[-1].accuracy <= result.components[1].accuracy
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "expected"), [(1.0, 0.0, False), (0.0, 1.0, True), (1.0, 1.0, True), (1.0, 0.01, False)]
+)
+def test_draws_that_images_of_a_pass_share_are_noticed(own, shared, expected):
+    victim = Victim(
+        lambda x: x + own * torch.rand(len(x), 4) + shared * torch.rand(4),
+        Execution(device="cpu").for_attacks(torch.device("cpu")),
+    )
+    torch.manual_seed(0)
+    assert shares_draws(victim, torch.rand(50, 4)) == expected

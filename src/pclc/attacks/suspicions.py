@@ -13,6 +13,7 @@ from pclc.attacks.victim import Victim
 _PASSES = 5
 # Of a few images: a model that draws one of two networks once a pass gives the same one five times in a row too often.
 _MORE_PASSES, _FEW = 20, 8
+_SHARED = 2.5  # as a ratio of variances: beyond what chance gives once in a thousand times
 _SAME = 1e-4  # distance of logits of length 1, beyond what rounding explains
 _DERIVATIVES = {torch.autograd.grad.__code__, torch.autograd.backward.__code__}
 
@@ -30,7 +31,9 @@ def is_random(victim: Victim, x: Tensor) -> bool:
 
 
 def shares_draws(victim: Victim, x: Tensor) -> bool:
-    """Whether all images of a pass have the same draw, so that scores of one pass are not independent.
+    """Whether images of a pass share a draw of a random model, if only in part: their scores are not independent then.
+
+    Told by copies of images: draws of their own make means over a pass differ as little as means of as many draws do.
 
     Example:
         >>> from pclc.execution import Execution
@@ -40,9 +43,12 @@ def shares_draws(victim: Victim, x: Tensor) -> bool:
         >>> shares_draws(each, torch.rand(4, 3)), shares_draws(one, torch.rand(4, 3))
         (False, True)
     """
-    copies = x[:1].expand(_FEW, *x.shape[1:]).contiguous()
-    logits = torch.stack([victim.exact_logits(copies) for _ in range(_MORE_PASSES)])
-    return bool(_apart(logits.transpose(0, 1)) <= _SAME)
+    some = x[:_FEW]
+    copies = some.repeat_interleave(_FEW, 0)
+    passes = torch.stack([victim.exact_logits(copies) for _ in range(_MORE_PASSES)]).double()
+    logits = passes.reshape(_MORE_PASSES, len(some), _FEW, -1)
+    between, within = _FEW * logits.mean(2).var(0).sum(), logits.var(2).mean(0).sum()
+    return bool(between > _SHARED * within)
 
 
 def _differ(victim: Victim, x: Tensor, count: int) -> bool:
