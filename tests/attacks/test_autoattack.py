@@ -309,6 +309,7 @@ def test_the_version_for_random_models_keeps_what_fools_in_most_draws():
     first = next(iter(attack.components().values()))(noisy, x, y)
     assert 0.05 < expected(first) < 0.95, "something is left to luck"
     assert expected(result.x_adv) <= expected(first) + 0.02
+    assert expected(attack(noisy, x, y)) <= expected(first) + 0.02, "also where only the examples are asked for"
     assert result.components[-1].accuracy == pytest.approx(expected(result.x_adv), abs=0.05)
     assert result.components[-1].accuracy <= result.components[1].accuracy
 

@@ -125,7 +125,7 @@ class Attack(ABC):
             check_logits(first, len(some), y)
             warn_of_probabilities(first)
             todo = ~success
-            if self.stop == "success":
+            if self._spares_wrong:
                 clean = torch.cat([first, victim.logits(x_adv[len(some) :])]) if len(some) < len(x) else first
                 todo = ~victim.confirm(clean, x_adv, y, self.targeted)
             if todo.all():
@@ -143,6 +143,11 @@ class Attack(ABC):
                 stacklevel=3,
             )
         return x_adv, success, victim
+
+    @property
+    def _spares_wrong(self) -> bool:
+        """Whether images that are wrong without an attack are left alone."""
+        return self.stop == "success"
 
     def _other_gradients(self) -> str:
         """What to try where gradients are zero."""

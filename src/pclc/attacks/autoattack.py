@@ -18,7 +18,7 @@ from pclc.attacks.inputs import check_randomness
 from pclc.attacks.notices import DynamicModelWarning, RandomModelWarning, SquareStrongerWarning
 from pclc.attacks.registry import register_attack
 from pclc.attacks.suspicions import is_dynamic, is_random
-from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_choice, check_untargeted
 from pclc.attacks.victim import Victim
 from pclc.execution import Execution
@@ -150,9 +150,7 @@ class AutoAttack(Attack):
         """
         journal = Journal(x.detach().clone(), torch.full_like(y, CLEAN))
         index = check_randomness(seed, index, x)
-        # A random model that is wrong on a clean image in one draw may be right in the next.
-        stop: Stop = "never" if self.version == "rand" else self.stop
-        recording = _Recording(self, journal, index, state, progress or (lambda name, done, left: None), stop=stop)
+        recording = _Recording(self, journal, index, state, progress or (lambda name, done, left: None), stop=self.stop)
         # The journal finds rows by their place in the batch; random numbers still belong to `index`.
         place = torch.arange(len(x), device=x.device)
         x_adv, success, victim = recording._run(model, x, y, seed, place, execution, decide=True)
@@ -168,6 +166,11 @@ class AutoAttack(Attack):
             journal.broken_by,
             tuple(journal.components),
         )
+
+    @property
+    def _spares_wrong(self) -> bool:
+        # A random model that is wrong on a clean image in one draw may be right in the next.
+        return super()._spares_wrong and self.version != "rand"
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
         journal = Journal(x.clone(), torch.full_like(y, CLEAN))
@@ -188,6 +191,10 @@ class _Recording(Attack):
     def __str__(self) -> str:
         return str(self.attack)
 
+    @property
+    def _spares_wrong(self) -> bool:
+        return self.attack._spares_wrong
+
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, place: Tensor) -> Tensor:
         """The examples of the rows at `place`, which are all that are right."""
         some = x[:_LOOKED_AT]
@@ -199,7 +206,7 @@ class _Recording(Attack):
         journal.broken_by[place] = UNBROKEN
         keep = self._keeper(victim, seed, x, y, place, logits)
         if not journal.components:
-            wrong = int(victim.is_fooled(x, y).sum()) if self.stop == "never" else 0
+            wrong = 0 if self._spares_wrong else int(victim.is_fooled(x, y).sum())
             journal.components.append(Component("clean", (len(x) - wrong) / N, 0.0))
             self.progress("clean", 0, len(x))
         components = list(self.attack.components().items())

@@ -43,13 +43,12 @@ def is_storable(x: Tensor) -> bool:
     return bool(((levels - levels.round()).abs() <= 255 * _ROUNDING).all())
 
 
-def toward_image(x_adv: Tensor, x: Tensor, norm: Norm | None = None, eps: float | None = None) -> Tensor:
+def toward_image(x_adv: Tensor, x: Tensor) -> Tensor:
     """The storable images next to `x_adv` on the way back to x, so that none leaves the ball or the box.
 
     Args:
         x_adv: (N, ...) in [0, 1].
         x: (N, ...), storable.
-        norm, eps: the ball; not needed on the way back.
 
     Example:
         >>> 255 * toward_image(torch.tensor([[0.5, 0.1]]), torch.tensor([[100 / 255, 30 / 255]]))

@@ -34,7 +34,7 @@ from pclc.training.processes import processes
 from pclc.version import __version__
 
 _MOST_ROWS, _MOST_ROWS_ON_CPU = 10_000, 1_000  # a chunk is what a killed evaluation may lose, and a CPU is slow
-_LOOKED_AT = 8
+_LOOKED_AT = 8  # images, over and over, to see whether the model is random
 _MOST_NUMBERS = 2**27  # in the images of a chunk: 512 MiB as float32
 
 
@@ -323,14 +323,16 @@ class _Run:
 
         An attack that stops just beyond the boundary is undone by rounding toward x; rounding away is tried there.
         """
-        x_adv, fooled, passes = found.clone(), torch.zeros_like(inside), 0
-        for rounding in (toward_image, away_from_image) if self.eight_bit else (None,):
+        ways = [found]
+        if self.eight_bit:
+            ways = [toward_image(found, x), away_from_image(found, x, entry.norm, entry.eps)]
+        x_adv, fooled, passes = ways[0].clone(), torch.zeros_like(inside), 0
+        for shown in ways:
             rows = (inside & ~fooled).nonzero().squeeze(1)
-            shown = found[rows] if rounding is None else rounding(found[rows], x[rows], entry.norm, entry.eps)
-            hit = is_fooled(self.model, shown, y[rows], execution=self.execution) if len(rows) else fooled[rows]
-            kept = hit if rounding is away_from_image else torch.ones_like(hit)
-            x_adv[rows[kept]], fooled[rows] = shown[kept], hit
-            passes += len(rows)
+            if len(rows):
+                hit = is_fooled(self.model, shown[rows], y[rows], execution=self.execution)
+                x_adv[rows[hit]], fooled[rows] = shown[rows[hit]], hit
+                passes += len(rows)
         return x_adv, fooled, passes
 
     def _outcome(self, entry: Entry, parts: list[Part], clean: Tensor) -> Outcome:
