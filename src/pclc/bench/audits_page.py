@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pclc.attacks.attack import number_text
 from pclc.bench.audits import RecordedAudit, load_recorded
+from pclc.bench.training_words import OF_THE_PAPER, training_words
 from pclc.evaluation.audit.verdict import LEAST
 from pclc.experiments.pages_text import markdown_table, replace_between
 from pclc.files import write_atomically
 
 MASKING = "masking "  # how the names of the paper's three arguments begin
-_OF_THE_PAPER = {"pc": "PC", "pc-lc": "PC-LC", "pc-lc-authors": "PC-LC as in the authors' code"}
-_OTHERS = {"ce": "cross-entropy", "gce": "GCE", "cot": "COT"}
 
 
 def write_audits(results: Path, page: Path) -> int:
@@ -58,9 +56,9 @@ def summary(found: Sequence[RecordedAudit]) -> list[str]:
 def _kinds(found: Sequence[RecordedAudit]) -> dict[str, list[RecordedAudit]]:
     plain = [one for one in found if one.recipe is None]
     return {
-        "trained with the paper's loss": [one for one in plain if one.config["train"]["loss"] in _OF_THE_PAPER],
+        "trained with the paper's loss": [one for one in plain if one.config["train"]["loss"] in OF_THE_PAPER],
         "trained with another loss, without adversarial examples": [
-            one for one in plain if one.config["train"]["loss"] not in _OF_THE_PAPER
+            one for one in plain if one.config["train"]["loss"] not in OF_THE_PAPER
         ],
         "trained adversarially": [one for one in found if one.recipe is not None],
     }
@@ -74,7 +72,7 @@ def sentence(one: RecordedAudit) -> str:
         f"a stated claim of {100 * stated:.1f} %" if stated is not None else f"PGD-40 leaves {_share(audit['claimed'])}"
     )
     words = (
-        f"{about['dataset']['name']}, {about['model']['name']}, {_training(one)}, "
+        f"{about['dataset']['name']}, {about['model']['name']}, {training_words(one.config['train'])}, "
         f"{audit['conditions']['norm']} eps {one.eps}: "
         f"{claimed}, the audit {_share(audit['robust_accuracy'])}; **{audit['verdict']}**. {audit['reason']} "
     )
@@ -120,7 +118,7 @@ def _counted(kind: str, ones: Sequence[RecordedAudit]) -> str:
     words += f", {verdicts.count('cannot judge')} cannot be judged. " if "cannot judge" in verdicts else ". "
     return words + (
         f"The most that is left among them is {100 * left.audit['robust_accuracy']['value']:.1f} % "
-        f"({left.config['dataset']['name']}, {_training(left)}, eps {left.eps})."
+        f"({left.config['dataset']['name']}, {training_words(left.config['train'])}, eps {left.eps})."
     )
 
 
@@ -129,24 +127,13 @@ def _claims_nothing(one: RecordedAudit) -> bool:
     return one.audit["verdict"] == "not refuted" and claimed is not None and claimed["value"] <= LEAST
 
 
-def _training(one: RecordedAudit) -> str:
-    config, recipe = one.config["train"], one.recipe
-    epochs = config["warm_up_epochs"] + config["epochs"]
-    loss = {**_OTHERS, **_OF_THE_PAPER}[config["loss"]]
-    if recipe is None:
-        return f"{loss}, {epochs} epochs"
-    eps = recipe["eps"]
-    ball = number_text(eps) if isinstance(eps, float) else " to ".join(map(number_text, eps))
-    return f"adversarial ({recipe['method']} with {loss}, eps {ball}), {epochs} epochs"
-
-
 def _row(one: RecordedAudit) -> dict[str, str]:
     audit, about = one.audit, one.audit["conditions"]
     stated, over = audit["stated_claim"], audit["overstatement"]
     return {
         "data": one.config["dataset"]["name"],
         "network": one.config["model"]["name"],
-        "training": _training(one),
+        "training": training_words(one.config["train"]),
         "eps": one.eps if about["norm"] == "Linf" else f"{one.eps} ({about['norm']})",
         "n": f"{audit['clean']['n']:,}",
         "clean": f"{100 * audit['clean']['value']:.1f}",

@@ -289,6 +289,7 @@ def parity(
     from pclc.attacks import AutoAttack, parse_attack
     from pclc.bench.parity import bench_parity
     from pclc.bench.result import BenchResult
+    from pclc.bench.training_words import training_words
 
     attack = parse_attack(f'autoattack(eps={eps}, norm="{norm}")')
     assert isinstance(attack, AutoAttack)
@@ -308,7 +309,7 @@ def parity(
         (test.images[:examples].float() / 255).to(execution.torch_device),
         test.labels[:examples].to(execution.torch_device),
         attack,
-        f"{name}, {config['model']['name']} trained with {config['train']['loss']}",
+        f"{name}, {config['model']['name']}, {training_words(config['train'])}",
         components or (),
         seeds,
         batch_size,

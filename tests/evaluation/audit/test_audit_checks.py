@@ -113,6 +113,15 @@ def test_it_can_stay_silent(name: str, honest: Scene) -> None:
     assert run_check(CHECKS[name], honest).state == "silent", run_check(CHECKS[name], honest)
 
 
+def test_ties_in_flat_areas_are_no_shattered_gradient() -> None:
+    model = nn.Sequential(nn.MaxPool2d(4), nn.Flatten(), nn.Linear(1, 2))  # of a black image all pixels tie
+    model[2].weight.data, model[2].bias.data = torch.tensor([[1.0], [-1.0]]), torch.tensor([1.0, 0.0])
+    black, first = torch.zeros(64, 1, 4, 4), torch.zeros(64, dtype=torch.int64)
+    for norm in ("Linf", "L2"):
+        found = run_check(CHECKS["gradient against finite differences"], Scene.of(model, black, first, norm, EPS))
+        assert found.state == "silent", found
+
+
 def test_a_transfer_stands_in_for_square_where_there_is_a_twin(case: Case) -> None:
     check = CHECKS["masking 2: white-box attacks are stronger"]
     assert "only transfer turns" in run_check(check, of(case.model, case, twin=case.model)).measured
