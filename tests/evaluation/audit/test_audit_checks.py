@@ -12,6 +12,8 @@ from pclc.attacks import PGD, UnreachableWarning
 from pclc.bench.zoo_models import Detached, Noisy, Optimising, Quantised, Scaled, WithRounding
 from pclc.evaluation.audit import CHECKS, Scene
 from pclc.evaluation.audit.finding import check_table, run_check
+from pclc.evaluation.audit.trace import trace
+from pclc.execution import Execution
 
 EPS = 0.1
 # A peak at 0.3 that keeps small steps, and what is wanted behind it, where one long step lands.
@@ -120,6 +122,18 @@ def test_ties_in_flat_areas_are_no_shattered_gradient() -> None:
     for norm in ("Linf", "L2"):
         found = run_check(CHECKS["gradient against finite differences"], Scene.of(model, black, first, norm, EPS))
         assert found.state == "silent", found
+
+
+def test_gradients_that_nobody_needs_do_not_vanish() -> None:
+    model = nn.Linear(1, 3)  # class 0 is the last: the DLR loss is 1 everywhere
+    model.weight.data, model.bias.data = torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([0.0, 5.0, 5.0])
+    attack = PGD(EPS, EPS / 4, 8, stop="never")
+    fooled = trace(model, torch.full((4, 1), 0.5), torch.zeros(4, dtype=torch.int64), attack, 0, Execution())
+    assert fooled.vanished["dlr"] == 0
+    model.weight.data.zero_()
+    model.bias.data[2] = 6.0
+    right = trace(model, torch.full((4, 1), 0.5), torch.full((4,), 2), attack, 0, Execution())
+    assert right.vanished["dlr"] == right.vanished["margin"] == 1
 
 
 def test_a_transfer_stands_in_for_square_where_there_is_a_twin(case: Case) -> None:

@@ -26,7 +26,7 @@ class Trace(NamedTuple):
         values: (T + 1, N) of the attack's objective at every iterate.
         fooled: (T + 1, N) flags at every iterate.
         vanished: for each objective the share of gradients, over examples and looks along the path, whose every entry
-            is zero or denormal.
+            is zero or denormal, of an example that is not fooled there.
     """
 
     values: Tensor
@@ -55,7 +55,10 @@ def trace(model: Model, x: Tensor, y: Tensor, attack: PGD, seed: int, execution:
         for t in range(attack.steps + 1):
             if t % _EVERY == 0:
                 for name, objective in objectives.items():
-                    gone.setdefault(name, []).append(_vanished(victim.gradient(objective, x_adv, y).grad))
+                    here = victim.gradient(objective, x_adv, y)
+                    # Who is fooled needs no gradient; DLR has none there where two classes are above the true one.
+                    needed = ~is_success(here.logits, y, targeted=False)
+                    gone.setdefault(name, []).append(needed & _vanished(here.grad))
             slope = victim.gradient(goal, x_adv, y)
             values.append(slope.value)
             fooled.append(is_success(slope.logits, y, targeted=False))
