@@ -28,6 +28,42 @@ config = pclc.TrainConfig(loss="ce", warm_up_epochs=0, epochs=2, batch_size=64, 
 }
 
 
+# A CPU has no SyncBatchNorm, so that each process sees the statistics of its own part of a batch.
+BATCH_NORM = """
+import copy, os, sys, torch, pclc
+from pathlib import Path
+from pclc.training import selection
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10))
+states, measure = [], selection.robust_accuracy
+
+def seen(model, *rest):
+    states.append(copy.deepcopy(model.state_dict()))
+    return measure(model, *rest)
+
+selection.robust_accuracy = seen
+for validation in (0.25, 0.0):  # the best epoch, the last one
+    config = pclc.TrainConfig(loss="ce", warm_up_epochs=0, epochs=2, batch_size=64, ema=0.9, validation=validation,
+                              adversarial=pclc.AdversarialConfig("fast", eps=0.1))
+    data = pclc.load_dataset("digits").subset(torch.arange(512))
+    pclc.train(model, data, config, execution=pclc.Execution(device="cpu"))
+    states.append(copy.deepcopy(model.state_dict()))
+torch.save(states, Path(sys.argv[1]) / f"{os.environ['RANK']}.pt")
+"""
+
+
+def test_processes_measure_and_end_with_the_same_model(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(BATCH_NORM)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    subprocess.run([*torchrun, str(script), str(tmp_path)], check=True)
+    lead, other = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
+    assert len(lead) == 6, "four epochs and two ends"
+    for mine, others in zip(lead, other, strict=True):
+        assert all(value.equal(others[name]) for name, value in mine.items())
+
+
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_two_processes_train_as_one(kind: str, tmp_path: Path) -> None:
     script = tmp_path / "program.py"

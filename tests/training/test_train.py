@@ -94,6 +94,14 @@ def test_divergence_is_said(digits: Dataset) -> None:
         pclc.train(model, digits, TrainConfig(warm_up_epochs=0, epochs=2), execution=CPU)
 
 
+def test_a_run_that_diverged_at_its_end_does_not_count_as_finished(digits: Dataset, tmp_path: Path) -> None:
+    config = TrainConfig(loss="ce", warm_up_epochs=0, epochs=1, optimizer="sgd", lr=1e12)
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="The loss is nan in epoch 1"):
+            pclc.train(network(), digits, config, out=tmp_path, execution=CPU, checkpoint_seconds=0)
+    assert not RunDirectory(tmp_path).finished
+
+
 def test_collapse_is_said(digits: Dataset) -> None:
     """A dead network, all of whose ReLUs are off, stays at chance for ever."""
     model = network()

@@ -23,12 +23,17 @@ from pclc.experiments.store import Store
 from pclc.experiments.table import Block, Table, make_table, setting_text, spread
 from pclc.experiments.values import Selection, choose
 from pclc.training import RunDirectory
+from pclc.training.selection import selection_attack
+from pclc.training.watch import has_collapsed
 
 PAGE = "adversarial-training.md"
 _IMAGES = "images/adversarial-training"
 # The comparisons that the questions are about.
 _PAIRS = [(arm, baseline) for baseline in ("ce", "trades") for arm in ("ce + pc", "clean share + pc", "trades + pc")]
 _PAIRS += [("pc-fast", "fast")]
+# What is said of a training: names of its configuration and of its recipe.
+_TRAINING = "optimizer", "lr", "schedule", "weight_decay", "batch_size", "augmentation", "ema", "validation"
+_CRAFTING = "norm", "eps", "alpha", "steps", "objective"
 _Curves = dict[str, dict[int, dict[int, float]]]  # by arm, seed and epoch
 
 _INTRODUCTION = """# PC inside adversarial training
@@ -42,9 +47,11 @@ boundary and lets go of hopeless ones. This page shows what that gives, and besi
 The preset trains with PGD-7 at 8/255; every number of it can be changed ([Training](training.md)):
 
 ```sh
-pclc train cifar10 --model vgg13 --adversarial pc --out runs/pc
+pclc train cifar10 --model vgg13 --adversarial pc --validation 0.04 --out runs/pc
 pclc audit runs/pc --eps 8/255
 ```
+
+`--validation` holds images out, on which the best epoch is chosen, as in the study; without it the last epoch is kept.
 
 In a loop of your own the loss is a plain function of clean logits (None where they are not needed), adversarial logits
 and labels:
@@ -71,8 +78,10 @@ for step, rows in enumerate(torch.randperm(len(train)).split(128)):
 ## The study
 
 The arms of a panel have the same schedule, augmentation, averaging of weights and number of crafting steps: seven, or
-at the cheap end (`fast`, `pc-fast`) one from a random point. Each had the same number of settings, of which one was
-chosen on held-out images; test images took no part in that. Accuracies are in %, `autoattack` is standard AutoAttack.
+at the cheap end (`fast`, `pc-fast`) one from a random point. Arms whose loss needs the clean images too pass them
+beside the adversarial ones, and so take longer. Each had the same number of settings, of which one was chosen on
+held-out images, as was the best epoch of each training; test images took no part in that. Accuracies are in %; the
+attacks and the numbers of the trainings are under [Conditions](#conditions).
 """
 
 _WHY = """On an adversarial example whose true class has less than the margin, .995, every false class violates it. PC
@@ -102,9 +111,12 @@ def adversarial_page(store: Store, experiment: Experiment, selection: Selection,
     for block in blocks:
         parts += [f"### {block.dataset}, {block.model}", *_figures(block)]
     cells = selection.cells(experiment, choices)
+    tried = selection.tuning_cells(experiment)
     parts += [*_audits(store, cells), "### Settings", _settings(table), *_overfitting(store, cells, docs)]
-    parts += ["### Not run", _not_run(table, choices), "### Conditions"]
-    parts.append(bullets([*(f"{text}." for text in table.conditions), *warnings_in(table.notes)]))
+    parts += [*_collapses(store, experiment, [*cells, *tried]), "### Not run", _not_run(table, choices)]
+    notes = [*(f"{text}." for text in table.conditions), *warnings_in(table.notes)]
+    done = [cell for cell in cells if store.load(cell)]
+    parts += ["### Conditions", bullets([*_trainings(done), *_attacks(done), *notes])]
     smoke = " --smoke" if selection.limits else ""
     parts.append(
         f"```sh\npclc reproduce adversarial{smoke}\npclc reproduce adversarial{smoke} --write-docs\n```\n\n"
@@ -187,16 +199,18 @@ def _what_helps(block: Block) -> list[str]:
     """The arms by what they do to cross-entropy."""
     row = _robust(block)
     sides: dict[int, list[str]] = {1: [], -1: [], 0: []}
+    few: list[str] = []
     for column in block.columns:
         found = compare(_values(block, row, column), _values(block, row, "ce"))
-        if column != "ce" and isinstance(found, SeedComparison):
-            sides[_side(found)].append(column)
+        if column != "ce":
+            (sides[_side(found)] if isinstance(found, SeedComparison) else few).append(column)
     if not any(sides.values()):
         return []
     return [
         f"More than `ce` leave: {quoted(sides[1])}.",
         f"Less than `ce` leave: {quoted(sides[-1])}.",
         f"Not to be told from `ce`: {quoted(sides[0])}.",
+        *([f"Fewer than two seeds in common with `ce`: {quoted(few)}."] if few else []),
     ]
 
 
@@ -291,13 +305,12 @@ def _settings(table: Table) -> str:
 def _overfitting(store: Store, cells: Sequence[Cell], docs: Path) -> list[str]:
     """Robust accuracy on held-out images over epochs, where the trainings have it."""
     found: dict[str, _Curves] = {}
+    attacks: dict[str, None] = {}
     for cell in cells:
-        metrics = RunDirectory(store.model_folder(cell.training)).metrics if store.load(cell) else []
-        values = {entry["epoch"]: entry.get("validation_robust_accuracy") for entry in metrics}
-        curve = {epoch: 100 * value for epoch, value in values.items() if value is not None}
-        if curve:
-            title = f"{cell.training.dataset}, {cell.training.model}, {cell.training.config.epochs} epochs"
-            found.setdefault(title, {}).setdefault(cell.column, {})[cell.training.config.seed] = curve
+        curve = _curve(store, cell)
+        if curve and cell.training.config.adversarial is not None:
+            found.setdefault(_title(cell), {}).setdefault(cell.column, {})[cell.training.config.seed] = curve
+            attacks[f"`{selection_attack(cell.training.config.adversarial)}`"] = None
     if not found:
         return []
     panels = {title: {arm: seeds[min(seeds)] for arm, seeds in arms.items()} for title, arms in found.items()}
@@ -324,10 +337,68 @@ def _overfitting(store: Store, cells: Sequence[Cell], docs: Path) -> list[str]:
         "### Robust overfitting",
         f"From the best epoch to the last, robust accuracy on held-out images falls by at most {largest:.1f} points on "
         f"average over seeds (`{arm}`; {title}). The best of many epochs is also a lucky one, so that small falls mean "
-        "nothing. The weights of the best epoch are those that were attacked.",
+        "nothing. The weights of the best epoch are those that were attacked. Robust accuracy here is that of averaged "
+        f"weights under {' and '.join(attacks)}, on at most 1,000 of the held-out images.",
         _image("validation", alt),
         markdown_table(rows),
     ]
+
+
+def _collapses(store: Store, experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
+    """Which trainings lost their robustness on the way, those of losing settings among them."""
+    settings = {arm.column: arm.settings for group in experiment.groups for arm in group.arms}
+    curves = {cell.training.hash: (cell, list(_curve(store, cell).values())) for cell in cells}
+    known = [(cell, curve) for cell, curve in curves.values() if curve]
+    if not known:
+        return []
+    lines = []
+    for cell, curve in known:
+        ends = [end for end in range(1, len(curve) + 1) if has_collapsed([value / 100 for value in curve[:end]])]
+        if ends:
+            chosen = "" if cell.setting is None else f", {setting_text(settings[cell.column][cell.setting])}"
+            place = f"{_title(cell)}, `{cell.column}`{chosen}, seed {cell.training.config.seed}"
+            lines.append(f"{place}: from {max(curve[: ends[0]]):.1f} to {curve[ends[0] - 1]:.1f}")
+    about = (
+        "Robust accuracy on held-out images that falls below half of its best, and by more than 10 points, is called "
+        f"catastrophic overfitting. It was seen in {len(lines)} of {counted(len(known), 'training')}"
+    )
+    return ["### Catastrophic overfitting", f"{about}{':' if lines else '.'}", *([bullets(lines)] if lines else [])]
+
+
+def _curve(store: Store, cell: Cell) -> dict[int, float]:
+    """By epoch the robust accuracy of a finished cell's training on held-out images, where it was measured."""
+    metrics = RunDirectory(store.model_folder(cell.training)).metrics if store.load(cell) else []
+    values = {entry["epoch"]: entry.get("validation_robust_accuracy") for entry in metrics}
+    return {epoch: 100 * value for epoch, value in values.items() if value is not None}
+
+
+def _title(cell: Cell) -> str:
+    return f"{cell.training.dataset}, {cell.training.model}, {cell.training.config.epochs} epochs"
+
+
+def _trainings(cells: Sequence[Cell]) -> list[str]:
+    """How the networks were trained; what differs between arms with all its values."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for cell in cells:
+        config, recipe = cell.training.config, cell.training.config.adversarial
+        texts = {name: str(getattr(config, name)) for name in _TRAINING}
+        texts |= {name: _number(getattr(recipe, name)) for name in _CRAFTING} if recipe else {}
+        for name, text in texts.items():
+            found.setdefault(_title(cell), {}).setdefault(name, {})[text] = None
+    return [
+        f"{title}: " + ", ".join(f"{name} {' or '.join(texts)}" for name, texts in numbers.items()) + "."
+        for title, numbers in found.items()
+    ]
+
+
+def _number(value: object) -> str:
+    return number_text(value) if isinstance(value, float) else str(value)
+
+
+def _attacks(cells: Sequence[Cell]) -> list[str]:
+    """The rows' names, and what stands behind them."""
+    texts = dict.fromkeys((attack.name, attack.text) for cell in cells for attack in cell.attacks)
+    return [f"{name}: `{text}`." for name, text in texts]
 
 
 def _not_run(table: Table, choices: Mapping[str, int]) -> str:

@@ -64,7 +64,9 @@ class AdversarialConfig:
                 :func:`pclc.training.pc_adversarial_loss`
     ==========  ============================================================================================
 
-    None stands for what the method's paper uses; :meth:`resolved` fills it in.
+    None stands for what the method's paper uses; :meth:`resolved` fills it in. The authors' programs of TRADES and MART
+    start at noise of 0.001 around the image, and pass clean and adversarial images through the network one after the
+    other; here both start at a random point of the ball, as the others do, and the images pass together.
 
     Args:
         method: one of the six above.
@@ -224,7 +226,8 @@ class AdversarialConfig:
             )
 
 
-# Budgets as in the papers; the optimizer and its schedule are `TrainConfig`'s. The paper of PC-LC does not say whether
+# Budgets as in the papers, with 8/255 and 2/255 for the 0.031 and 0.007 of TRADES; the optimizer and its schedule are
+# `TrainConfig`'s. The paper of PC-LC does not say whether
 # its PGD starts at random, nor its step. The ramp is not Madry's: without one LeNet-5 stands at chance for long.
 ADVERSARIAL_PRESETS: dict[str, AdversarialConfig] = {
     "paper-grey": AdversarialConfig("mix", eps=(0.1, 0.3), steps=1, random_start=False),

@@ -172,6 +172,7 @@ class _Run:
             self.model.load_state_dict(self.best.weights)
         elif self.average:
             self.average.store()
+        self.peers.share_buffers(self.model)
         self.model.eval()
         return self._finish(test)
 
@@ -208,10 +209,12 @@ class _Run:
                 watch(entry)
             if self.directory and self.peers.leads:
                 self.directory.append_metrics(entry)
-                if time.perf_counter() - last_checkpoint >= checkpoint_seconds:
-                    self.directory.save_checkpoint(self._checkpoint(optimizer))
-                    last_checkpoint = time.perf_counter()
+            # Before the checkpoint: from one of a run that came to nothing, the same call would go on or even finish.
             self._check_progress(first)
+            due = time.perf_counter() - last_checkpoint >= checkpoint_seconds
+            if self.directory and self.peers.leads and due:
+                self.directory.save_checkpoint(self._checkpoint(optimizer))
+                last_checkpoint = time.perf_counter()
         self.model.zero_grad(set_to_none=True)
 
     def _run_epoch(self, epoch: int, phase: Phase, lr: float, step: Step) -> dict[str, Any]:
@@ -232,6 +235,7 @@ class _Run:
             "images_per_second": examples / seconds,
         }
         with self.average.in_place() if self.average else nullcontext():
+            self.peers.share_buffers(self.model)  # what is measured in parts must be one model
             if self.validation is not None:
                 entry["validation_accuracy"] = accuracy(self.model, self.validation, self.execution)
             if self.selection is not None:

@@ -1,5 +1,6 @@
 """Training over several processes, as `torchrun` starts them: one process has no group and no wrapper."""
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,12 @@ class Processes:
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
         return DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
 
+    def share_buffers(self, model: nn.Module) -> None:
+        """Give every process the buffers of the one that leads: on a CPU each has BatchNorm statistics of its own."""
+        if self.count > 1:
+            for buffer in model.buffers():
+                torch.distributed.broadcast(buffer, 0)
+
     def sum(self, values: Tensor) -> Tensor:
         """The sum over processes."""
         if self.count > 1:
@@ -39,16 +46,20 @@ class Processes:
 
 @contextmanager
 def processes(device: torch.device) -> Iterator[Processes]:
-    """Join the group that `torchrun` announces in the environment, if it does."""
+    """Join the group that `torchrun` announces in the environment, if it does, and stay until the program ends.
+
+    A group that is left and joined again waits for ever: `torchrun` keeps what the first one told it.
+    """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield Processes()
         return
-    own_group = not torch.distributed.is_initialized()
-    if own_group:
+    if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield Processes(torch.distributed.get_rank(), count)
-    finally:
-        if own_group:
-            torch.distributed.destroy_process_group()
+        atexit.register(_leave)
+    yield Processes(torch.distributed.get_rank(), count)
+
+
+def _leave() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

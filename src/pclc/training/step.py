@@ -53,45 +53,45 @@ class Step:
 
     def __call__(self) -> None:
         """Make one step."""
+        while not self._fits():
+            self._halve()
+            self._feed.step_back()
+
+    def _fits(self) -> bool:
+        """Make one step, or tell that it needs too much memory."""
         try:
             self.run()
         except torch.OutOfMemoryError:
-            self._halve()
-            self._feed.step_back()
-            self()
+            return False  # not handled here: until this returns, the error keeps all that the failed pass had made
+        return True
 
     def _update(self) -> None:
         x, y = self._feed.next_batch()
         x = x.contiguous(memory_format=self._execution.memory_format)
         batch = Batch(x, y, self._feed.index, self._feed.epoch)
+        totals = []
         for criterion in self._criteria:
             self._optimizer.zero_grad(set_to_none=True)
             for part in batch.parts(self._parts):
                 loss, logits = self._batch_loss(criterion, part)
                 (loss * (len(part.y) / len(y))).backward()  # type: ignore[no-untyped-call]
                 if criterion is self._criteria[0]:
-                    self._add(loss.detach(), logits.detach(), part.y)
+                    totals.append(_totals(loss.detach(), logits.detach(), part.y))
             self._optimizer.step()
         if self._average is not None:
             self._average.update()
-
-    def _add(self, loss: Tensor, logits: Tensor, y: Tensor) -> None:
-        correct = (logits.argmax(1) == y).sum()
-        self._totals += torch.stack([loss.double() * len(y), correct.double(), torch.full_like(loss, len(y)).double()])
+        self._totals += torch.stack(totals).sum(0)  # at the end, so that parts of a step that failed do not count
 
     def _capture(self, model: nn.Module) -> None:
         """Record the step. Recording runs it, so model, optimizer and average are put back to where they were."""
         tensors = [*model.parameters(), *model.buffers(), *(self._average.tensors if self._average else ())]
         before = [tensor.detach().clone() for tensor in tensors]
-        fresh = not self._optimizer.state
-        state = {} if fresh else _optimizer_tensors(self._optimizer)
-        kept = {key: tensor.clone() for key, tensor in state.items()}
+        kept = {key: tensor.clone() for key, tensor in _optimizer_tensors(self._optimizer).items()}
+        fits = True
         try:
             self.run = captured(self._update)
         except torch.OutOfMemoryError:
-            self._halve()
-            self._capture(model)
-            return
+            fits = False
         except RuntimeError as error:
             warnings.warn(f"The step cannot be captured in a CUDA graph and runs eagerly: {error}", stacklevel=2)
             self.run = self._update
@@ -99,11 +99,14 @@ class Step:
             for tensor, value in zip(tensors, before, strict=True):
                 tensor.copy_(value)
             for key, tensor in _optimizer_tensors(self._optimizer).items():
-                if fresh:
-                    tensor.zero_()
-                else:
+                if key in kept:
                     tensor.copy_(kept[key])
+                else:  # made by the first update
+                    tensor.zero_()
         self._totals.zero_()
+        if not fits:
+            self._halve()
+            self._capture(model)
 
     def _halve(self) -> None:
         if self._parts * 2 > self._feed.batch_size:
@@ -118,11 +121,16 @@ class Step:
         )
 
 
+def _totals(loss: Tensor, logits: Tensor, y: Tensor) -> Tensor:
+    correct = (logits.argmax(1) == y).sum()
+    return torch.stack([loss.double() * len(y), correct.double(), torch.full_like(loss, len(y)).double()])
+
+
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[tuple[int, str], Tensor]:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     return {
         (position, name): value
         for position, parameter in enumerate(parameters)
-        for name, value in optimizer.state[parameter].items()
+        for name, value in optimizer.state.get(parameter, {}).items()
         if isinstance(value, Tensor)
     }

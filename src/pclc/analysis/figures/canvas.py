@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which the colour-blind can tell apart, without their yellow, which is hard to see on white;
-# Tol's indigo and wine and a grey fill up to ten. Markers, hatches and lines say the same without colour.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#332288", "#000000", "#999999", "#882255")
-MARKERS = ("o", "s", "^", "v", "D", "p", "h", "*", "<", ">")  # none looks like the "+" of successful attacks
+# Tol's indigo, wine, teal and olive and a grey fill up to twelve. Markers, hatches and lines say it without colour.
+COLOURS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9",
+    "#332288", "#000000", "#999999", "#882255", "#44AA99", "#999933",
+)  # fmt: skip
+MARKERS = ("o", "s", "^", "v", "D", "p", "h", "*", "<", ">", "d", "X")  # none looks like the "+" of successful attacks
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")
 LINES = ("-", "--", ":", "-.")
 

@@ -39,8 +39,8 @@ def plot_histograms(results: Mapping[str, HistogramResult], stem: str | os.PathL
             panel.set_yscale("symlog", linthresh=1)
             panel.set_ylim(bottom=0)
             panel.set_yticks([0, 1, 10, 100], ["0", "1", "10", "100"])
-            panel.set_xlabel(result.quantity)
-            panel.set_ylabel("share of examples (%), logarithmic")
+            panel.set_xlabel(f"{result.quantity} (the ends hold what lies beyond)")
+            panel.set_ylabel("% of examples, logarithmic")
             panel.set_title(title, fontsize=9)
         for panel in axes[len(results) :]:
             panel.set_visible(False)

@@ -14,7 +14,7 @@ def plot_tradeoff(panels: Mapping[str, Points], stem: str | os.PathLike[str]) ->
     """Draw a panel for each network: a small mark for each model, a large one for the mean of its arm.
 
     Args:
-        panels: by title, the arms with their (clean, robust) accuracies in percent; at most ten arms in all.
+        panels: by title, the arms with their (clean, robust) accuracies in percent; at most twelve arms in all.
         stem: path of the files without suffix.
     """
     styles = _styles(panels)
@@ -54,7 +54,7 @@ def plot_curves(panels: Mapping[str, Curves], stem: str | os.PathLike[str]) -> N
     """Draw robust accuracy on held-out images over epochs, a panel for each network.
 
     Args:
-        panels: by title, the arms with their accuracies in percent by epoch; at most ten arms in all.
+        panels: by title, the arms with their accuracies in percent by epoch; at most twelve arms in all.
         stem: path of the files without suffix.
     """
     styles = _styles(panels)
