@@ -68,10 +68,11 @@ def test_spsa_succeeds_beyond_the_distance():
 @pytest.mark.parametrize("count", [1, 8])
 @pytest.mark.parametrize("shift", [0.0, -100.0])
 @pytest.mark.parametrize("targeted", [False, True])
-def test_carlini_wagner_is_near_the_optimum(shape, count, shift, targeted):
+@pytest.mark.parametrize("space", ["tanh", "pixel"])
+def test_carlini_wagner_is_near_the_optimum(shape, count, shift, targeted, space):
     model, x, y, weight = problem(shape, 5, count, shift)
     goal = (y + 1) % 5 if targeted else y
-    result = CarliniWagner(steps=100, targeted=targeted).run(model, x, goal)
+    result = CarliniWagner(steps=100, targeted=targeted, space=space).run(model, x, goal)
     assert result.success.all()
     norm = (result.x_adv - x).flatten(1).norm(dim=1)
     if targeted:  # the nearest point of a polyhedron has no formula; it is no nearer than any of its faces

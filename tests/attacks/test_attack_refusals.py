@@ -48,6 +48,8 @@ NAN = float("nan")
         ),
         (lambda: MIM(eps=0.1, alpha=0.1, steps=1, decay=-1), r"`decay` to be a finite number of at least 0"),
         (lambda: CarliniWagner(confidence=-1), r"`confidence` to be a finite number of at least 0"),
+        (lambda: CarliniWagner(space="image"), r"`space` to be"),
+        (lambda: CarliniWagner(nearest=1), r"`nearest` to be"),
         (lambda: CarliniWagner(lr=0), r"`lr` to be a finite number above 0"),
         (lambda: CarliniWagner(search_steps=0), r"`search_steps` to be a whole number of at least 1"),
         (lambda: CarliniWagner(initial_const=0), r"`initial_const` to be a finite number above 0"),
@@ -207,7 +209,7 @@ def test_warning_of_probabilities():
     [
         (
             lambda: BIM(eps=0.3, alpha=0.01, steps=10),
-            r"10 steps with alpha=0\.01 move at most 0\.1 and cannot reach eps=0\.3",
+            r"10 steps with alpha=0\.01 move at most 0\.1 and cannot reach eps=0\.3 from the image itself\.",
         ),
         (lambda: PGD(eps=0.3, alpha=0.01, steps=10), r"cannot reach eps=0\.3"),
         (lambda: MIM(eps=0.3, alpha=0.01, steps=10), r"cannot reach eps=0\.3"),

@@ -1,6 +1,8 @@
 """Carlini and Wagner's attack: the smallest perturbation in L2 that fools."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -10,8 +12,10 @@ from pclc.attacks.balls import row_norms
 from pclc.attacks.objectives import directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.rules import adam
-from pclc.attacks.validate import check_count, check_number
+from pclc.attacks.validate import check_choice, check_count, check_flag, check_number
 from pclc.attacks.victim import Victim, is_success
+
+SpaceName = Literal["tanh", "pixel"]
 
 _INSIDE = 1 - 1e-6  # keeps atanh finite at pixels of 0 and 1
 
@@ -26,6 +30,37 @@ def from_tanh_space(w: Tensor) -> Tensor:
     return (w.tanh() + 1) / 2
 
 
+class Space(NamedTuple):
+    """Where Adam takes its steps."""
+
+    enter: Callable[[Tensor], Tensor]  # from an image
+    leave: Callable[[Tensor], Tensor]  # to an image
+    slope: Callable[[Tensor], Tensor]  # of leaving, at an image
+    move: Callable[[Tensor, Tensor], Tensor]
+
+
+_SPACES: dict[str, Space] = {
+    "tanh": Space(to_tanh_space, from_tanh_space, lambda x: 2 * x * (1 - x), torch.add),
+    "pixel": Space(lambda x: x, lambda w: w, torch.ones_like, lambda w, update: (w + update).clamp(0, 1)),
+}
+
+
+class Descent(NamedTuple):
+    """Where Adam stands for one c; every tensor has one row an example."""
+
+    row: Tensor  # place among all examples
+    x: Tensor
+    y: Tensor
+    const: Tensor
+    centre: Tensor  # x as the space has it: at the start the distance has no gradient
+    w: Tensor
+    moments: Tensor
+
+    def keep(self, which: Tensor) -> "Descent":
+        """The rows where `which` is true."""
+        return Descent(*(tensor[which] for tensor in self))
+
+
 def carlini_wagner(
     victim: Victim,
     x: Tensor,
@@ -36,34 +71,46 @@ def carlini_wagner(
     steps: int,
     search_steps: int,
     initial_const: float,
+    space: SpaceName,
+    nearest: bool,
     targeted: bool,
 ) -> Tensor:
     """The work of :class:`CarliniWagner`, without its checks: x is in [0, 1], y in [0, K)."""
-    margin, descent = directed("margin", targeted), adam(-lr)
-    start = to_tanh_space(x)
-    centre = from_tanh_space(start)  # not x: at the start the distance has no gradient
+    margin, descend, tall = directed("margin", targeted), adam(-lr), (-1, *[1] * (x.dim() - 1))
+    enter, leave, slope_of_leaving, move = _SPACES[space]
     best, best_norm = x.clone(), x.new_full((len(x),), torch.inf)
     const, low, high = (x.new_full((len(x),), value) for value in (initial_const, 0.0, torch.inf))
+    everything = torch.arange(len(x), device=x.device)
     for _ in range(search_steps):
-        w, moments = start, x.new_zeros(len(x), 2, *x.shape[1:])
+        todo = everything if nearest else everything[best_norm.isinf()]
+        if not len(todo):
+            break
         found = torch.zeros_like(y, dtype=torch.bool)
+        moments = x.new_zeros(len(todo), 2, *x.shape[1:])
+        w = enter(x[todo])
+        now = Descent(todo, x[todo], y[todo], const[todo], leave(w), w, moments)
         for t in range(steps):
-            x_adv = from_tanh_space(w)
-            slope = victim.gradient(margin, x_adv, y)
+            x_adv = leave(now.w)
+            slope = victim.gradient(margin, x_adv, now.y)
             enough = slope.value >= confidence
-            pull = torch.where(enough, 0, const).reshape(-1, *[1] * (x.dim() - 1))
-            # |x' - x|^2 + const * max(0, confidence - margin), by the chain rule through x' = (tanh w + 1) / 2
-            grad = (2 * (x_adv - centre) - pull * slope.grad) * 2 * x_adv * (1 - x_adv)
-            adversarial = is_success(slope.logits, y, targeted) & enough
+            pull = torch.where(enough, 0, now.const).reshape(tall)
+            # |x' - x|^2 + const * max(0, confidence - margin), by the chain rule through x' = leave(w)
+            grad = (2 * (x_adv - now.centre) - pull * slope.grad) * slope_of_leaving(x_adv)
+            update, moments = descend(grad, now.moments, t)
+            now = now._replace(w=move(now.w, update), moments=moments)
+            adversarial = is_success(slope.logits, now.y, targeted) & enough
             if t >= steps // 2:  # Adam's first steps are of the size lr whatever c is, and may overshoot the boundary
-                found |= adversarial
-            norm = row_norms(x_adv - x).flatten()
-            closer = (adversarial & (norm < best_norm)).nonzero().squeeze(1)
-            if len(closer):
-                confirmed = closer[victim.confirm(slope.logits[closer], x_adv[closer], y[closer], targeted)]
-                best[confirmed], best_norm[confirmed] = x_adv[confirmed], norm[confirmed]
-            update, moments = descent(grad, moments, t)
-            w = w + update
+                found[now.row] |= adversarial
+            norm = row_norms(x_adv - now.x).flatten()
+            closer = (adversarial & (norm < best_norm[now.row])).nonzero().squeeze(1)
+            if not len(closer):
+                continue
+            closer = closer[victim.confirm(slope.logits[closer], x_adv[closer], now.y[closer], targeted)]
+            best[now.row[closer]], best_norm[now.row[closer]] = x_adv[closer], norm[closer]
+            if not nearest and len(closer):
+                now = now.keep(best_norm[now.row].isinf())
+                if not len(now.row):
+                    break
         low, high = torch.where(found, low, const), torch.where(found, const, high)
         const = torch.where(high.isinf(), 10 * const, (low + high) / 2)
     return best
@@ -84,15 +131,19 @@ class CarliniWagner(Attack):
 
     Args:
         confidence: $\kappa \geq 0$, by which the wrong logit has to lead.
-        lr: Adam's learning rate, in the space of w.
+        lr: Adam's learning rate, in the space in which it steps.
         steps: steps of Adam for each c.
         search_steps: values of c that are tried.
         initial_const: the first c.
+        space: "tanh", as above, or "pixel": x' itself, clamped to the box after each step. A step of `lr` moves w, and
+            at black and white pixels w has far to go: with a small `lr` and few steps they hardly change.
+        nearest: search for the nearest example that fools. With False an example is left alone at the first one found:
+            the same examples are fooled, with far fewer passes where many are.
         targeted: `y` is the class to reach.
-        stop: "success" leaves examples alone that are fooled before the attack; others are always searched to the end,
-            because the distance is what is asked for.
+        stop: "success" leaves examples alone that are fooled before the attack; it says nothing about the others, for
+            which `nearest` decides.
 
-    Cost: `search_steps * steps` forward and backward passes, two more forward passes.
+    Cost: `search_steps * steps` forward and backward passes, two more forward passes; with `nearest=False` at most.
 
     Example:
         >>> model = torch.nn.Linear(2, 2, bias=False)
@@ -108,6 +159,8 @@ class CarliniWagner(Attack):
     steps: int = 1000
     search_steps: int = 9
     initial_const: float = 1e-3
+    space: SpaceName = "tanh"
+    nearest: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,6 +169,8 @@ class CarliniWagner(Attack):
         check_count("steps", self.steps)
         check_count("search_steps", self.search_steps)
         check_number("initial_const", self.initial_const, positive=True)
+        check_choice("space", self.space, get_args(SpaceName))
+        check_flag("nearest", self.nearest)
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
         return carlini_wagner(
@@ -127,5 +182,7 @@ class CarliniWagner(Attack):
             steps=self.steps,
             search_steps=self.search_steps,
             initial_const=self.initial_const,
+            space=self.space,
+            nearest=self.nearest,
             targeted=self.targeted,
         )

@@ -64,7 +64,8 @@ def warn_if_unreachable(eps: float, size: float, steps: int, name: str) -> None:
     """Say so where all steps together are shorter than eps."""
     if size * steps < eps * (1 - 1e-9):
         warnings.warn(
-            f"{steps} steps with {name}={size:.4g} move at most {size * steps:.4g} and cannot reach eps={eps:.4g}.",
+            f"{steps} steps with {name}={size:.4g} move at most {size * steps:.4g} and cannot reach eps={eps:.4g} "
+            "from the image itself.",
             UnreachableWarning,
             stacklevel=4,  # past __post_init__ and the generated __init__, to the caller
         )
