@@ -22,9 +22,10 @@ def content(cell: Cell, accuracies: dict[str, float]) -> dict[str, Any]:
             for attack in cell.attacks
         ],
         "worst_case": [{"norm": "Linf", "eps": 0.1, "correct": 5}, {"norm": None, "eps": None, "correct": 0}],
-        "training": {"device": "cpu", "epochs": 100, "seconds": 50.0},
+        "training": {"device": "cpu", "precision": "bf16", "epochs": 100, "seconds": 50.0},
         "seconds": {"analyses": 1.0, "audit": 4.0},
         "conditions": {"device": "cpu", "precision": "fp32", "versions": {"torch": "2", "pclc": "0"}},
+        "code": "12345678",
         "warnings": ["something was seen"],
     }
 

@@ -31,9 +31,9 @@ EXECUTION = pclc.Execution(device="cpu")
 
 
 def outcome(store: Path, cells: Sequence[Cell]) -> list[Any]:
-    """All that cells gave, times left out."""
+    """All that cells gave, times left out, and the hash of the code, which somebody may be editing meanwhile."""
     return [
-        _without_times({**_loaded(store, cell), "files": None, "evaluation": _evaluation(store, cell)})
+        _without_times({**_loaded(store, cell), "files": None, "code": None, "evaluation": _evaluation(store, cell)})
         for cell in cells
     ]
 

@@ -27,6 +27,7 @@ NAMES = [
     "figure3",
     "gaps",
     "masking",
+    "cw-space",
     "schedules",
     "table1",
     "table2",
@@ -38,7 +39,7 @@ NAMES = [
 
 def test_names() -> None:
     assert set(NAMES) <= set(experiment_names())
-    with pytest.raises(ValueError, match="Expected `name` to be one of adversarial, figure1, figure2"):
+    with pytest.raises(ValueError, match="Expected `name` to be one of adversarial, cw-space, figure1, figure2"):
         load_experiment("table6")
 
 
@@ -71,7 +72,7 @@ def test_table1_is_what_the_paper_states() -> None:
     assert str(attacks["pgd 0.3"]) == 'pgd(eps=0.3, alpha=0.01, steps=40, stop="never")'
     assert str(attacks["bim 0.3"]) == 'bim(eps=0.3, alpha=0.03, steps=10, stop="never")'
     assert str(attacks["mim 0.1"]) == 'mim(eps=0.1, alpha=0.01, steps=40, stop="never")'
-    assert str(attacks["cw 0.0"]) == 'cw(lr=0.001, steps=100, stop="never")'
+    assert str(attacks["cw 0.0"]) == 'cw(lr=0.001, steps=100, space="pixel", nearest=False, stop="never")'
     configs = {cell.training.dataset: cell.training.config for cell in cells}
     assert (configs["mnist"].warm_up_epochs, configs["mnist"].epochs) == (50, 50)
     assert (configs["svhn"].warm_up_epochs, configs["svhn"].epochs) == (150, 150)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import torch
 from small_grid import EXECUTION, outcome
 
 import pclc
-from pclc.experiments import runner, trained
+from pclc.experiments import runner, trained, work
+from pclc.experiments.code import code_hash, source_hash
 from pclc.experiments.costs import plan_grid
-from pclc.experiments.experiment import Cell, Training
+from pclc.experiments.experiment import Cell, Training, load_experiment
 from pclc.experiments.locks import _is_alive, _owner
 from pclc.experiments.runner import GridSettings, grid_progress, run_grid
 from pclc.experiments.store import DamagedWarning, Store
@@ -273,8 +275,71 @@ def test_weights_go_as_soon_as_nothing_needs_them(
 
     monkeypatch.setattr(runner, "_job", noted)
     assert run_grid(cells, settings(weights=False)) == {}
-    # The models of ce are the substitutes of pc-lc at the same seed.
-    assert seen[1:] == [[True, False, False, False], [True, True, False, False], [False, True, False, False]]
+    # The models of ce are the substitutes of pc-lc at the same seed; the second seed begins when the first is done.
+    assert seen == [[False] * 4, [True, False, False, False], [False] * 4, [False, True, False, False]]
+
+
+def test_a_failure_does_not_cost_the_model(cells: list[Cell], settings: Settings) -> None:
+    store, wrong = Store(settings().store), replace(cells[0], examples=100_000)
+    for both in ([wrong, cells[0]], [cells[0], wrong]):
+        assert list(run_grid(both, settings(weights=False))) == [wrong.hash]
+        assert store.is_trained(wrong.training), "it is not trained again when the cell is tried again"
+
+
+def test_cells_of_a_model_come_together() -> None:
+    names = ("table1", "table2", "table3", "table5", "figure3", "masking", "schedules")
+    cells = [
+        cell for name in names for cell in load_experiment(name).cells(["mnist", "kmnist"][: 1 + (name[-1] == "1")])
+    ]
+    ordered = runner.in_order(cells)
+    assert Counter(cell.hash for cell in ordered) == Counter(cell.hash for cell in cells)
+    places = [[cell.training.dataset, cell.training.config.seed] for cell in ordered]
+    assert places == sorted(places, key=lambda place: (place[0] != "mnist", place[1])), "whole seeds come first"
+    runs = [model for model, _ in groupby(cell.training.hash for cell in ordered)]
+    assert len(runs) == len(set(runs))
+    assert len(runs) < len(ordered), "several experiments ask for the same model"
+
+
+def test_large_images_are_attacked_batch_by_batch(
+    cells: list[Cell], settings: Settings, whole: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed cell then loses little, and the results are the same."""
+    monkeypatch.setattr(work, "_LARGE_IMAGE", 8 * 8 - 1)
+    one = settings(execution=pclc.Execution(device="cpu", batch_size=10))
+    assert run_grid(cells[:1], one) == {}
+    parts = list(one.store.glob("models/*/attacks-test-40/evaluation/*.safetensors"))
+    assert len(parts) == 4 * (1 + len(cells[0].attacks))
+    correct = [
+        [row["correct"] for row in found["attacks"]] for found in (*outcome(one.store, cells[:1]), whole(cells)[0])
+    ]
+    assert correct[0] == correct[1]
+
+
+def test_a_result_knows_its_code_and_not_its_folder(
+    cells: list[Cell], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = settings()
+    run_grid(cells[:1], one)
+    store = Store(one.store)
+    result = store.load(cells[0])
+    assert result is not None
+    assert (result["code"], result["training"]["precision"]) == (code_hash(), EXECUTION.resolved_precision)
+    (store.cell_folder(cells[0]) / "result.json").unlink()
+    monkeypatch.setattr("pclc.evaluation.measure.__version__", "0.0.0")
+    run_grid(cells[:1], one)
+    (told,) = (text for text in store.load(cells[0])["warnings"] if "another evaluation" in text)  # type: ignore[index]
+    assert told.startswith(f"models/{cells[0].training.hash}/")
+
+
+def test_the_hash_of_the_code_is_of_all_of_it(tmp_path: Path) -> None:
+    for place, text in (("a/x.py", "1"), ("a/b/y.py", "2"), ("a/notes.txt", "3")):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+    before = source_hash([tmp_path / "a"])
+    (tmp_path / "a/notes.txt").write_text("4")
+    assert source_hash([tmp_path / "a"]) == before
+    (tmp_path / "a/b/y.py").write_text("5")
+    assert source_hash([tmp_path / "a"]) != before
 
 
 def test_weights_stay_while_somebody_works(cells: list[Cell], settings: Settings) -> None:
@@ -330,6 +395,8 @@ def test_progress_and_plan(cells: list[Cell], settings: Settings) -> None:
     ratio = (2 * epoch + attacks) / (epoch + attacks)
     counted_once = "the first phase of a seed, and the substitute, which is the model of ce"
     assert planned[0].seconds / planned[2].seconds == pytest.approx(ratio), counted_once
+    both = plan_grid(store, [cells[0], replace(cells[0], attacks=cells[0].attacks[:2])], EXECUTION)
+    assert both[1].seconds == 0, "an attack that two experiments ask for runs once"
     assert grid_progress(store, planned) == (0, 0.0, "")
     run_grid(cells[:1], settings())
     done, share, _ = grid_progress(store, planned)

@@ -64,7 +64,7 @@ def test_every_experiment_runs(smoke_store: Path) -> None:
         (block,) = found["blocks"]
         assert not any(block["not_run"].values())
         assert all(len(entry["values"]) == 1 for entry in block["entries"])
-    stems = [Path(stem) for found in done["experiments"] for stem in found["figures"]]
+    stems = [smoke_store / stem for found in done["experiments"] for stem in found["figures"]]
     assert {stem.name.removesuffix("-digits-" + stem.name.rpartition("-")[2]) for stem in stems} == {
         f"{name}-smoke-examples10-epochs1" for name in ("figure1", "figure2", "figure3", "gaps")
     }
@@ -129,9 +129,14 @@ def _accuracies(store: Path, cell: Cell) -> dict[str, float]:
 
 def test_refusals(small: Path, options: list[str | Path]) -> None:
     for arguments, sentence in (
-        (("table9",), "Expected `name` to be one of adversarial, figure1"),
+        (("table9",), "Expected `name` to be one of adversarial, cw-space, figure1"),
         ((small, "--datasets", "mnist"), "Expected `datasets` to be among those of small (digits), but got 'mnist'."),
-        ((small, "--losses", "gce"), "Expected `columns` to be among those of small (ce, pc-lc), but got 'gce'."),
+        ((small, "--losses", "gce"), "Expected `losses` to be among those of small (ce, pc-lc), but got 'gce'."),
+        (
+            ("table2", "figure1", "--datasets", "kmnist"),
+            "Expected `datasets` to be among those of table2, figure1 (mni",
+        ),
+        (("all", "--losses", "pclc"), "Expected `losses` to be among those of adversarial, cw-space, figure1"),
         ((small, "--variant", "ours"), "Expected `variant` to be one of paper, authors, but got 'ours'."),
         ((small, "--seeds", "0"), "Expected `seeds` to be at least 1, but got 0."),
         ((small, "--examples", "0"), "Expected `examples` to be at least 1, but got 0."),
@@ -152,6 +157,12 @@ def test_a_cell_that_fails_is_said(small: Path, options: list[str | Path]) -> No
     assert done.exit_code == 1
     assert "pclc: 4 cells failed: ValueError: Expected `examples` to be at most 360" in done.stderr
     assert "not run" in done.stdout
+
+
+def test_several_experiments(tmp_path: Path) -> None:
+    options = ("--seeds", "1", "--losses", "ce", "--plan", "--json", "--out", tmp_path)
+    plan = json.loads(run("table2", "figure3", "table2", "--datasets", "mnist", *options))
+    assert [row["experiment"] for row in plan["cells"]] == ["table2", "figure3"]
 
 
 def test_all_takes_what_an_experiment_has(tmp_path: Path) -> None:

@@ -48,7 +48,9 @@ def test_published_ours_and_verdict(tmp_path: Path, table1: Experiment) -> None:
     assert block(table).seeds["ce"] == (0, 1, 2, 3)
     assert block(table).not_run["ce"] == (4,), "the experiment has five seeds"
     assert table.notes[0] == "mnist ce seed 0: something was seen"
-    assert table.conditions == ("1000 images; trained on cpu, attacked on cpu in fp32; torch 2, pclc 0",)
+    assert table.conditions == (
+        "1000 images; trained on cpu in bf16, attacked on cpu in fp32; torch 2, pclc 0, code 12345678",
+    )
 
 
 def test_a_column_in_one_line(tmp_path: Path) -> None:
@@ -122,10 +124,29 @@ def test_claims_see_the_rows_of_the_paper_alone(tmp_path: Path, table1: Experime
     assert gain.ours.holds is True
     assert gain.ours.of == 13
     assert re.fullmatch(
-        r"white-box gain: holds \(13 of 13 comparisons\); in the paper's own figures \d+ of 65", gain.text()
+        r"white-box gain: holds so far \(13 of 13 comparisons\); in the paper's own figures \d+ of 65", gain.text()
     )
     assert claims["masking 3b: nothing is left at a large eps"].ours.holds is False
     assert claims["masking 2: white-box attacks are stronger"].ours.holds is None, "Table 3 has not been run"
+
+
+def test_a_claim_is_open_while_something_it_is_about_is_not_run(tmp_path: Path, table1: Experiment) -> None:
+    store = Store(tmp_path)
+    fill(store, table1.cells(), lambda cell: {"clean": 99.0})
+
+    def texts() -> dict[str, str]:
+        return {judged.claim.name: judged.text() for judged in make_table(store, table1, Selection(), {}).claims}
+
+    assert texts()["clean accuracy is kept"].startswith("clean accuracy is kept: holds (5 of 5")
+    for dataset, column in (("svhn", "pc-lc"), ("mnist", "ce")):
+        (cell,) = table1.cells([dataset], [column], [2])
+        (store.cell_folder(cell) / "result.json").unlink()
+    assert texts()["clean accuracy is kept"].startswith("clean accuracy is kept: holds so far (5 of 5")
+    grey = "masking 3b: nothing is left at a large eps"
+    assert texts()[grey].startswith(f"{grey}: holds (9 of 9"), "it is about PC-LC on grey images"
+    few = make_table(store, table1, Selection(("mnist",)), {}).claims
+    assert next(judged for judged in few if judged.claim.name == grey).partial is False
+    assert "masking 2: white-box attacks are stronger: not run;" in "".join(texts().values())
 
 
 def test_a_claim_about_two_tables(tmp_path: Path, table1: Experiment) -> None:

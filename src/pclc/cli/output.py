@@ -1,8 +1,13 @@
-"""How tables look on the terminal."""
+"""How tables look on the terminal, and what is said when somebody does not wait for them."""
 
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from pclc.bench.result import show
 
@@ -17,13 +22,13 @@ def console() -> "Console":
     return Console(width=None if sys.stdout.isatty() else 200)
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
-    """Print rows that share their columns; what is the same in all of them stands above the table, once."""
+def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None, *, lift: bool = False) -> None:
+    """Print rows that share their columns; with `lift`, texts that are the same in all stand above them, once."""
     from rich.table import Table
 
     columns = list(rows[0])
     settings = [name for name in columns if not isinstance(rows[0][name], float)]  # not what was measured
-    common = [name for name in settings if len(rows) > 1 and len({show(row[name]) for row in rows}) == 1]
+    common = [name for name in settings if lift and len(rows) > 1 and len({show(row[name]) for row in rows}) == 1]
     shown = console()
     if title:
         shown.print(title, highlight=False)
@@ -36,3 +41,23 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> 
     for row in rows:
         table.add_row(*(show(row[name]) for name in columns if name not in common))
     shown.print(table)
+
+
+@contextmanager
+def interruptible(kept: Callable[[], str]) -> Iterator[None]:
+    """Say once, when somebody interrupts, what is `kept` and what the same command will do."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if os.environ.get("RANK", "0") == "0":
+            typer.echo(f"pclc: interrupted; {kept()}", err=True)
+        raise
+
+
+def what_is_found(folder: Path | None, state: str) -> str:
+    """What the same command will do after an interruption, where attacks leave their outcomes in the folder `state`."""
+    if folder is None:
+        return "nothing is kept without --out FOLDER, so that the same command begins anew."
+    if not any((folder / state).glob("*.safetensors")):
+        return "no attack was finished yet, so that the same command begins anew."
+    return f"what was found is in {folder / state}, and the same command goes on there."

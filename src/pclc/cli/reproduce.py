@@ -21,10 +21,12 @@ _COLUMNS_A_TABLE = 3
 
 
 def reproduce(
-    experiment: Annotated[
-        str,
+    names: Annotated[
+        list[str],
         typer.Argument(
-            help="table1 ... table5, figure1 ... figure3, gaps, masking, schedules, adversarial, all, or a TOML file."
+            metavar="EXPERIMENT",
+            help="table1 ... table5, figure1 ... figure3, gaps, masking, schedules, cw-space, adversarial, all, "
+            "or a TOML file; several share models and attacks.",
         ),
     ],
     datasets: Annotated[list[str] | None, typer.Option(help="Only this data set; may be given again.")] = None,
@@ -68,11 +70,14 @@ def reproduce(
 
     Each figure stands beside the published one with a verdict, and below come the rows that the paper does not have:
     standard AutoAttack, and the worst case of everything run. Killed at any moment, the same command goes on where it
-    was; several of them, also on several hosts, may share a folder.
+    was; several of them, also on several hosts, may share a folder. It goes seed by seed, so that a grid that is cut
+    off has whole seeds, in which losses can be compared.
 
     Examples:
 
     - `pclc reproduce table1 --datasets mnist --seeds 5`
+
+    - `pclc reproduce table1 table3 masking --datasets cifar10 --no-weights`, each model and attack once
 
     - `pclc reproduce all --plan`
 
@@ -88,8 +93,7 @@ def reproduce(
 
     execution = pclc.Execution(device=device, precision=precision, compile=compiled)  # type: ignore[arg-type]
     on_cpu = execution.torch_device.type == "cpu"
-    several = experiment == "all"
-    chosen = [load_experiment(name) for name in (experiment_names() if several else [experiment])]
+    chosen = [load_experiment(name) for name in dict.fromkeys(experiment_names() if "all" in names else names)]
     selection = Selection(
         tuple(datasets) if datasets else None, tuple(losses) if losses else None, seeds, variant, examples, epochs
     )
@@ -101,10 +105,9 @@ def reproduce(
     if write_docs:
         if datasets or losses or seeds or examples or epochs or plan or variant != "paper":
             raise ValueError("Expected --write-docs without a selection and without --plan: pages show all there is.")
-        _write_docs(experiment, out, selection, docs, smoke)
+        _write_docs(names, out, selection, docs, smoke)
         return
-    for each in () if several else chosen:
-        each.cells(datasets, losses, variant=variant)  # refuses names that it does not have
+    _check_selection(chosen, selection)
     settings = GridSettings(
         store=out,
         execution=execution,
@@ -129,26 +132,40 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _write_docs(name: str, out: Path, selection: "Selection", docs: Path, smoke: bool) -> None:
+def _check_selection(chosen: Sequence["Experiment"], selection: "Selection") -> None:
+    """Refuse data sets and columns that none of the experiments has; each takes those that it has."""
+    for option, asked, known in (
+        ("datasets", selection.datasets, [name for each in chosen for group in each.groups for name in group.datasets]),
+        ("losses", selection.columns, [arm.column for each in chosen for group in each.groups for arm in group.arms]),
+    ):
+        for name in asked or ():
+            if name not in known:
+                where = ", ".join(each.name for each in chosen)
+                listed = ", ".join(dict.fromkeys(known))
+                raise ValueError(f"Expected `{option}` to be among those of {where} ({listed}), but got {name!r}.")
+
+
+def _write_docs(asked: Sequence[str], out: Path, selection: "Selection", docs: Path, smoke: bool) -> None:
     """One page for the study of adversarial training, one for everything else: each with all that the store has."""
     from pclc.experiments.experiment import experiment_names, load_experiment
     from pclc.experiments.pages import write_adversarial, write_reproduction
     from pclc.experiments.smoke import smoke as smoke_run
     from pclc.experiments.store import Store
 
-    if name not in ("all", *experiment_names()):
-        raise ValueError(f"Expected --write-docs with an experiment of the package, or all, but got {name!r}.")
+    for name in asked:
+        if name not in ("all", *experiment_names()):
+            raise ValueError(f"Expected --write-docs with an experiment of the package, or all, but got {name!r}.")
     # The paper's tables first.
     names = sorted(experiment_names(), key=lambda each: (not each.startswith("table"), each))
     experiments = {each: load_experiment(each) for each in names}
     if smoke:
         experiments = {each: smoke_run(experiment) for each, experiment in experiments.items()}
     written = []
-    if name in ("all", "adversarial"):
+    if {"all", "adversarial"} & set(asked):
         written += write_adversarial(Store(out), experiments["adversarial"], selection, docs)
         if not written:
             typer.echo(f"{docs}/adversarial-training.md is not written: no cell of `adversarial` is finished in {out}.")
-    if name != "adversarial":
+    if set(asked) != {"adversarial"}:
         written += write_reproduction(Store(out), list(experiments.values()), selection, docs)
     for page in written:
         typer.echo(str(page))
@@ -189,7 +206,7 @@ def _finish(each: "Experiment", selection: "Selection", settings: "GridSettings"
     except ModuleNotFoundError as error:
         stems = []
         typer.echo(f"pclc: the figures of {each.name} are not drawn: {error}", err=True)
-    content = {**table.as_dict(), "figures": [str(stem) for stem in stems]}
+    content = {**table.as_dict(), "figures": [stem.relative_to(settings.store).as_posix() for stem in stems]}
     folder = settings.store / "tables"
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{name}.json", (json.dumps(content, indent=1) + "\n").encode())
@@ -249,6 +266,7 @@ def _print_block(block: "Block") -> None:
         print_table(
             [{"row": c.row, "contrast": f"{c.column} - {c.baseline}", "difference": c.text()} for c in contrasts],
             title=f"{block.dataset}, {block.model}: differences at equal seeds (with a 95 % interval of the mean)",
+            lift=True,
         )
 
 
@@ -291,7 +309,7 @@ def _show_plan(chosen: Sequence["Experiment"], selection: "Selection", settings:
         return
     if rows:
         times = [{"time": duration(row.pop("seconds")), "cost": row.pop("cost")} for row in rows]
-        print_table([{**row, **time} for row, time in zip(rows, times, strict=True)])
+        print_table([{**row, **time} for row, time in zip(rows, times, strict=True)], lift=True)
     finished = sum(plan.finished for plan in planned.values())
     limits = f" ({selection.limits})" if selection.limits else ""
     left = f"about {duration(total)} left on one device"

@@ -3,10 +3,11 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from pclc.analysis.claims import CHECKS, Figures, Finding
+from pclc.analysis.claims import ANY, CHECKS, Figures, Finding
 from pclc.experiments.published import TABLES, load_published
 from pclc.experiments.toml import check_keys, read_toml
 
@@ -34,6 +35,12 @@ class Claim:
     def find(self, figures: Figures) -> Finding:
         """Hold the claim against figures."""
         return CHECKS[self.check](figures, **self.settings)
+
+    def is_about(self, dataset: str, column: str) -> bool:
+        """Whether figures of that data set and column are among those that decide it."""
+        patterns = (*self.settings.get("datasets", ANY), *self.settings.get("less_datasets", ()))
+        columns = {self.settings.get(key) for key in ("column", "than")}
+        return column in columns and any(fnmatchcase(dataset, pattern) for pattern in patterns)
 
 
 @cache

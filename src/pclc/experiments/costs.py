@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from pclc.attacks import Attack, AutoAttack
 from pclc.data.registry import describe
 from pclc.execution import Execution
-from pclc.experiments.experiment import Cell, Training
+from pclc.experiments.experiment import Cell, NamedAttack, Training
 from pclc.experiments.store import Store
 from pclc.experiments.trained import warm_up_of
 from pclc.models import create_model
@@ -47,11 +47,12 @@ class PlannedCell:
 
 
 def plan_grid(store: Store, cells: Sequence[Cell], execution: Execution) -> list[PlannedCell]:
-    """What is there, and what the rest will cost; a training that several cells need is counted with the first."""
+    """What is there, and what the rest will cost; a training or attack of several cells is counted with the first."""
     device = execution.torch_device
     here = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     known = Known(store.results(), here, lambda training: _timed(training.model, training.dataset, execution))
     counted: set[str] = set()
+    attacked: set[tuple[object, ...]] = set()
     planned = []
     for cell in cells:
         if store.load(cell) is not None:
@@ -62,12 +63,24 @@ def plan_grid(store: Store, cells: Sequence[Cell], execution: Execution) -> list
             if training.hash not in counted and not store.is_trained(training):
                 parts += _training_costs(store, training, known, counted)
             counted.add(training.hash)
-        parts += [known.attack(cell, attack.text, attack.attack, cell.examples) for attack in cell.attacks]
+        new = {attack_key(cell, attack): attack for attack in cell.attacks}
+        parts += [
+            known.attack(cell, attack.text, attack.attack, cell.examples)
+            for key, attack in new.items()
+            if key not in attacked
+        ]
+        attacked |= new.keys()
         parts += [*known.analyses(cell), *known.audit(cell)]
         seconds = sum(part for part, _ in parts)
         trained = store.is_trained(cell.training)
         planned.append(PlannedCell(cell, False, trained, seconds, all(measured for _, measured in parts)))
     return planned
+
+
+def attack_key(cell: Cell, attack: NamedAttack) -> tuple[object, ...]:
+    """What is computed once, however many cells ask for it."""
+    substitute = cell.substitute.hash if cell.substitute and attack.transfer else None
+    return cell.training.hash, cell.split, cell.examples, str(attack.attack), substitute
 
 
 def duration(seconds: float) -> str:

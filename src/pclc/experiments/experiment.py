@@ -295,7 +295,7 @@ def experiment_names() -> tuple[str, ...]:
 
     Example:
         >>> experiment_names()[:3]
-        ('adversarial', 'figure1', 'figure2')
+        ('adversarial', 'cw-space', 'figure1')
     """
     folder = files("pclc.experiments") / "definitions"
     return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))

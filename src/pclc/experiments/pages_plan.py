@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import mean
 
 from pclc.data.registry import describe
-from pclc.experiments.costs import Known, crafting_passes, duration
+from pclc.experiments.costs import Known, attack_key, crafting_passes, duration
 from pclc.experiments.experiment import Cell, Experiment, Training
 from pclc.experiments.pages_text import markdown_table
 from pclc.experiments.store import Store
@@ -92,9 +92,7 @@ def _costs(cells: Sequence[Cell], known: Known) -> tuple[list[_Part], list[_Part
         phases |= {first.hash} if first is not None else set()
         trained.append(known.training(training, epochs))
     attacks = {
-        (cell.training.hash, cell.split, cell.examples, attack.text, attack.transfer): known.attack(
-            cell, attack.text, attack.attack, cell.examples
-        )
+        attack_key(cell, attack): known.attack(cell, attack.text, attack.attack, cell.examples)
         for cell in cells
         for attack in cell.attacks
     }

@@ -105,6 +105,7 @@ def _block(block: Block) -> list[str]:
             rows.append({"row": "audit", **{name: block.audited(name) for name in columns}})
         parts.append(markdown_table(rows))
     parts.append(bullets([_seeds(block, column) for column in block.columns]))
+    parts += _nearest(block)
     if block.remarks:
         parts.append("\n".join(f"\\* {remark}" for remark in block.remarks))
     for pair in dict.fromkeys((contrast.column, contrast.baseline) for contrast in block.contrasts):
@@ -150,6 +151,22 @@ def _seeds(block: Block, column: str) -> str:
     run, missing, summary = block.seeds[column], block.not_run[column], block.summary(column)
     left = f"; not run: {listed(missing)}" if missing else ""
     return f"{column}: seeds {listed(sorted(run))}{left}" + (f"; {summary}" if summary else "")
+
+
+def _nearest(block: Block) -> list[str]:
+    """Which of several columns that stand for one of the paper comes closest to it, over all rows."""
+    rivals: dict[str, dict[str, float]] = {}
+    for column in block.columns:
+        published = {e.published.column for e in block.entries if e.column == column and e.published}
+        distance = block.distance(column)
+        if len(published) == 1 and distance is not None:
+            rivals.setdefault(published.pop(), {})[column] = distance
+    return [
+        f"Closest to the published `{name}`: `{min(found, key=lambda column: found[column])}`, of {len(found)} that "
+        "were run."
+        for name, found in rivals.items()
+        if len(found) > 1
+    ]
 
 
 def _figure(stem: Path, name: str) -> str:

@@ -59,10 +59,11 @@ def summary_section(tables: Sequence[Table]) -> str:
     claims = {judged.claim.name: judged for table in tables for judged in table.claims}
     if claims:
         outcomes = Counter(judged.ours.holds for judged in claims.values())
+        partial = sum(judged.partial and judged.ours.holds is not None for judged in claims.values())
         lines.append(
-            f"Of {len(claims)} claims in words, as far as their data sets were run, {outcomes[True]} hold, "
-            f"{outcomes[False]} do not, and {outcomes[None]} were not run at all. By the paper's own figures "
-            f"{sum(judged.paper.holds is False for judged in claims.values())} do not hold."
+            f"Of {len(claims)} claims in words {outcomes[True]} hold, {outcomes[False]} do not, and {outcomes[None]} "
+            f"were not run at all; of those judged, {partial} were run in part, and may end otherwise. By the paper's "
+            f"own figures {sum(judged.paper.holds is False for judged in claims.values())} do not hold."
         )
         failed = [name for name, judged in claims.items() if judged.ours.holds is False]
         lines.append(f"Those that do not hold here: {quoted(failed)}.")

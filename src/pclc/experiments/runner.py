@@ -32,7 +32,8 @@ class GridSettings:
         jobs: cells at a time: on this machine, or with Ray on each GPU.
         address: of a Ray cluster.
         threads: of each job on the CPU; results depend on it in the last bits, and not on `jobs`.
-        weights: keep weights and what attacks have found; otherwise both go when the grid is done.
+        weights: keep weights and what attacks have found; otherwise both go when no cell needs them, but those of
+            cells that failed, which may be tried again.
         progress: show a bar on the error stream.
     """
 
@@ -54,7 +55,7 @@ def run_grid(cells: Sequence[Cell], settings: GridSettings) -> dict[str, str]:
     at the same time and share the work.
     """
     store = Store(settings.store)
-    planned = plan_grid(store, list({cell.hash: cell for cell in cells}.values()), settings.execution)
+    planned = plan_grid(store, in_order(list({cell.hash: cell for cell in cells}.values())), settings.execution)
     missing = [plan for plan in planned if not plan.finished]
     failures: dict[str, str] = {}
     if missing:
@@ -62,12 +63,30 @@ def run_grid(cells: Sequence[Cell], settings: GridSettings) -> dict[str, str]:
         with open_engine(settings.engine, settings.jobs, settings.address, settings.threads) as workers, shown:
             _work_off([plan.cell for plan in missing], settings, workers, failures)
     if not settings.weights:
-        _drop_weights(store, cells, [])
+        _drop_weights(store, cells, [cell for cell in cells if cell.hash in failures])
     return failures
 
 
+def in_order(cells: Sequence[Cell]) -> list[Cell]:
+    """Data set by data set, seed by seed, model by model.
+
+    A model and what was trained for it are then needed for a short time only, whatever experiments they belong to. And
+    a grid that is cut off has whole seeds, in which losses can be compared, and not one loss with all of its seeds.
+    """
+    datasets, trainings = (
+        {thing: place for place, thing in enumerate(dict.fromkeys(things))}
+        for things in ((cell.training.dataset for cell in cells), (cell.training.hash for cell in cells))
+    )
+
+    def place(cell: Cell) -> tuple[int, int, int]:
+        training = cell.training
+        return datasets[training.dataset], training.config.seed, trainings[training.hash]
+
+    return sorted(cells, key=place)
+
+
 def _work_off(cells: Sequence[Cell], settings: GridSettings, workers: Workers, failures: dict[str, str]) -> None:
-    waiting, running = deque(cells), dict[Future[str], Cell]()
+    waiting, running, failed = deque(cells), dict[Future[str], Cell](), list[Cell]()
     later: dict[str, float] = {}  # when a cell that was busy may be asked for again
     while waiting or running:
         for _ in range(len(waiting)):
@@ -85,11 +104,12 @@ def _work_off(cells: Sequence[Cell], settings: GridSettings, workers: Workers, f
             error = future.exception()
             if error is not None:
                 failures[cell.hash] = f"{type(error).__name__}: {error}"
+                failed.append(cell)
             elif future.result() == "busy":
                 later[cell.hash] = time.monotonic() + _PAUSE
                 waiting.append(cell)
             elif not settings.weights:
-                _drop_weights(Store(settings.store), [cell], [*waiting, *running.values()])
+                _drop_weights(Store(settings.store), [cell], [*waiting, *running.values(), *failed])
 
 
 def _job(cell: Cell, settings: GridSettings) -> Job:

@@ -29,7 +29,7 @@ from pclc.experiments.experiment import Cell, Training
 from pclc.experiments.locks import try_lock
 from pclc.files import write_atomically
 
-VERSION = 1
+VERSION = 2
 _WEIGHTS = "model.safetensors"
 _RESULT, _CHECKSUMS = "result.json", "checksums.json"
 _KEPT = ("config.json", "metrics.jsonl", "model.json", "training.json")  # of a model, besides its weights

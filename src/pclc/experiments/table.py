@@ -109,31 +109,47 @@ class Block:
         counts = Counter(self.audits[column].values())
         return ", ".join(f"{verdict} ({count} of {counts.total()})" for verdict, count in counts.items()) or "not run"
 
+    def distance(self, column: str) -> float | None:
+        """How far a column is from the published one on average over its rows; None where nothing was judged."""
+        verdicts = [entry.verdict for entry in self.entries if entry.column == column and entry.verdict is not None]
+        distances = [abs(verdict.difference) for verdict in verdicts if verdict.difference is not None]
+        return mean(distances) if distances else None
+
     def summary(self, column: str) -> str:
         """How a column compares with the published one over all its rows; empty where nothing was judged."""
         verdicts = [entry.verdict for entry in self.entries if entry.column == column and entry.verdict is not None]
-        distances = [abs(verdict.difference) for verdict in verdicts if verdict.difference is not None]
-        if not distances:
+        distance = self.distance(column)
+        if distance is None:
             return ""
         counts = Counter(verdict.judgement for verdict in verdicts)
         words = ", ".join(
             f"{counts[word]} {word}" for word in ("reproduced", "differs", "underpowered") if counts[word]
         )
         digits = 3 if all(_digits(e.row) == 3 for e in self.entries if e.column == column and e.verdict) else 1
-        return f"{words}; on average {mean(distances):.{digits}f} from the published figure"
+        return f"{words}; on average {distance:.{digits}f} from the published figure"
 
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim of the paper in words, held against our figures and against the paper's own."""
+    """A claim of the paper in words, held against our figures and against the paper's own.
+
+    Attributes:
+        claim: what is said.
+        ours: what our figures say to it.
+        paper: what the paper's own do.
+        partial: not all that it is about has been run.
+    """
 
     claim: Claim
     ours: Finding
     paper: Finding
+    partial: bool
 
     def text(self) -> str:
         """What became of it."""
         word = {True: "holds", False: "does not hold", None: "not run"}[self.ours.holds]
+        if self.partial and self.ours.of:
+            word += " so far"
         counts = f" ({self.ours.held} of {self.ours.of} comparisons)" if self.ours.of else ""
         own = f"; in the paper's own figures {self.paper.held} of {self.paper.of}" if self.paper.of else ""
         return f"{self.claim.name}: {word}{counts}{own}"
@@ -174,6 +190,7 @@ class Table:
                     "text": judged.claim.text,
                     "reading": judged.claim.reading,
                     "holds": judged.ours.holds,
+                    "partial": judged.partial,
                     "ours": asdict(judged.ours),
                     "paper": asdict(judged.paper),
                 }
@@ -214,16 +231,19 @@ def judge_claims(
 ) -> tuple[JudgedClaim, ...]:
     """The paper's claims that are about this experiment; those about another one too are given its figures as well."""
     figures = mean_figures(store, experiment, selection.cells(experiment, choices))
+    everything = replace(selection, datasets=None, columns=None, seeds=None)
     judged = []
     for claim in load_claims():
         about = {claim.settings.get(key) for key in ("experiment", "white_box")} - {None}
         if experiment.name not in about:
             continue
-        needed = dict(figures)
+        needed, cells = dict(figures), everything.cells(experiment, choices)
         for name in about - {experiment.name}:
             other = load_experiment(str(name))
             needed |= mean_figures(store, other, selection.cells(other))
-        judged.append(JudgedClaim(claim, claim.find(needed), claim.find(published_figures())))
+            cells += everything.cells(other)
+        partial = any(claim.is_about(cell.training.dataset, cell.column) and store.load(cell) is None for cell in cells)
+        judged.append(JudgedClaim(claim, claim.find(needed), claim.find(published_figures()), partial))
     return tuple(judged)
 
 
@@ -381,10 +401,11 @@ def _place(experiment: Experiment, cell: Cell) -> tuple[str, str]:
 
 
 def _conditions(result: Mapping[str, Any]) -> str:
-    about = result["conditions"]
+    training, about, versions = result["training"], result["conditions"], result["conditions"]["versions"]
     return (
-        f"{result['n']} images; trained on {result['training']['device']}, attacked on {about['device']} in "
-        f"{about['precision']}; torch {about['versions']['torch']}, pclc {about['versions']['pclc']}"
+        f"{result['n']} images; trained on {training['device']} in {training['precision']}, attacked on "
+        f"{about['device']} in {about['precision']}; torch {versions['torch']}, pclc {versions['pclc']}, "
+        f"code {result['code']}"
     )
 
 

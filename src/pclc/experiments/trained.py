@@ -23,7 +23,7 @@ class BusyError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A model and how it came about: what its `training.json` says, and the hash of its training."""
+    """A model and how it came about: what its `training.json` says, the precision, and the hash of its training."""
 
     model: nn.Module
     about: dict[str, Any]
@@ -85,8 +85,8 @@ def hold_model(store: Store, training: Training, execution: Execution, root: Pat
             data = load_dataset(training.dataset, "train", root)
             train(_network(training, data), data, training.config, out=folder, execution=execution)
             store.seal(training)
-        model = execution.place(load_model(folder)).eval()
-        yield Trained(model, {"hash": training.hash, **RunDirectory(folder).result})
+        model, run = execution.place(load_model(folder)).eval(), RunDirectory(folder)
+        yield Trained(model, {"hash": training.hash, "precision": run.config["precision"], **run.result})
 
 
 def _network(training: Training, data: Dataset) -> nn.Module:
