@@ -21,6 +21,7 @@ from pclc.cli.app import app
 from pclc.evaluation import SetupWarning
 
 ROOT = Path(__file__).parents[1]
+AUDITS = ROOT / "results" / "audits"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # These pages also have tables to check, and their tests run the blocks.
 ELSEWHERE = {
@@ -97,6 +98,27 @@ def test_the_headline_is_on_record() -> None:
     assert "the claim of every PC-LC model is refuted" in words
     rows = json.loads((ROOT / "results" / "zoo.json").read_text(encoding="utf-8"))["rows"]
     assert {row["verdict"] for row in rows if row["family"].startswith("pc-lc")} == {"refuted"}
+    recorded = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in AUDITS.glob("*.json")}
+    alone = [
+        each["audit"]["verdict"] for each in recorded.values() if each["config"]["train"]["loss"].startswith("pc-lc")
+    ]
+    assert set(alone) == {"refuted"}
+
+
+def test_what_the_readme_says_of_adversarial_training_is_on_record() -> None:
+    words = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    without, with_pc = (
+        json.loads((AUDITS / f"vgg13-{name}-eps-8-255-h200.json").read_text(encoding="utf-8"))["audit"]
+        for name in ("madry", "pc")
+    )
+    assert with_pc["verdict"] == without["verdict"] == "not refuted"
+    assert "the audit left more to the network with it than to the one without" in words
+    assert with_pc["robust_accuracy"]["value"] > without["robust_accuracy"]["value"]
+    assert "Plain PGD says the opposite" in words
+    assert with_pc["claimed"]["value"] < without["claimed"]["value"]
+    assert "is lower. That is one seed each." in words
+    assert with_pc["clean"]["value"] < without["clean"]["value"]
+    assert ("it has not been run" in words) != (ROOT / "docs" / "adversarial-training.md").exists()
 
 
 def test_the_two_commands() -> None:

@@ -47,6 +47,7 @@ def saved(folder: str, seed: int = 0) -> Path:
     return Path(folder)
 
 
+EVALUATE = ("evaluate", "run", "--dataset", "digits", "--examples", "20", *CPU)
 AUDIT = ("audit", "run", "--dataset", "digits", "--eps", "0.1", "--quick", "--examples", "20", *CPU)
 
 
@@ -57,7 +58,10 @@ AUDIT = ("audit", "run", "--dataset", "digits", "--eps", "0.1", "--quick", "--ex
         (("audit", "run", "--dataset", "digits", "--device", "gpu"), "Expected `device` to be one that this machine"),
         ((*AUDIT, "--out", "file"), "Expected file to be a folder, but it is a file."),
         (("train", "digits", "--device", "gpu"), "but got 'gpu'"),
+        (("bench", "loss", "--device", "gpu"), "Expected `device` to be one that this machine has"),
+        (("verify", "run", "--model", "run"), "Expected a file, such as run/witnesses.safetensors, but got the folder"),
         (("train", "digits", "--out", "file", *CPU), "Expected file to be a folder"),
+        (("train", "digits", "--epochs", "-3", *CPU), "Expected `epochs` to be a whole number of at least 1"),
         (("demo", "--out", "file", *CPU), "Expected file to be a folder"),
         (("report", "run", "--out", "empty"), "Expected --out to be a file, such as empty/report.html"),
         (("report", "run", "--out", "file/x.html"), "Expected file to be a folder"),
@@ -141,6 +145,58 @@ def test_an_interrupted_training_says_where_it_goes_on(command: Command, monkeyp
     directory.begin({})
     directory.save_checkpoint({"history": [{"epoch": 1}, {"epoch": 2}]})
     assert "the same command goes on after epoch 2." in command(*words, code=130)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "state"), [(EVALUATE, "evaluate", "evaluation"), (AUDIT, "audit", "audit-steps")]
+)
+def test_interrupted_attacks_say_what_is_kept(
+    words: tuple[str, ...], name: str, state: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pclc, name, interrupted)
+    saved("run")
+    assert "no attack was finished yet, so that the same command begins anew" in command(*words, code=130)
+    Path("run", state).mkdir()
+    Path("run", state, "0.safetensors").write_bytes(b"")
+    assert f"what was found is in run/{state}, and the same command goes on there." in command(*words, code=130)
+    elsewhere = (name, "--model", "lenet8", *words[2:])
+    assert "nothing is kept without --out FOLDER" in command(*elsewhere, code=130)
+
+
+def test_an_interrupted_demo_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pclc.experiments.demo.run_demo", interrupted)
+    assert "what is finished is in runs/demo, and the same command goes on there." in command("demo", *CPU, code=130)
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_sentences_and_what_is_replaced_is_told(command: Command) -> None:
+    saved("run")
+    command(*EVALUATE, "--attack", "fgsm(eps=0.1)", code=0)
+    said = command(*EVALUATE, "--attack", "pgd(eps=0.1, alpha=0.001, steps=1)", code=0)
+    assert "pclc: 1 steps with alpha=0.001 move at most" in said
+    assert "pclc: The evaluation in run had other attacks, which are no longer in it: fgsm(eps=0.1)." in said
+    assert ".py" not in said
+    assert "near chance" not in said  # which is in the notes below the table
+
+
+@pytest.mark.filterwarnings("ignore::pclc.evaluation.SetupWarning")
+def test_equal_figures_stay_in_their_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved("run")
+    monkeypatch.setattr(sys, "argv", ["pclc", *EVALUATE, "--attack", "noise(eps=1e-9, draws=1)"])
+    with pytest.raises(SystemExit):
+        main()
+    heading = next(line for line in capfd.readouterr().out.splitlines() if "attack" in line and "seconds" in line)
+    assert "accuracy" in heading  # though clean, attack and worst case have the same
+    assert "interval" in heading
 
 
 def test_paths_are_whole_in_a_pipe(

@@ -1,5 +1,6 @@
 """Ways in which an evaluation could say too much or too little without an error."""
 
+import json
 import warnings
 from pathlib import Path
 
@@ -108,6 +109,11 @@ def test_what_a_new_evaluation_or_audit_replaces_is_told(tmp_path: Path) -> None
         evaluate(model, x, y, ["fgsm(eps=0.1)"], out=tmp_path)
     audit(model, x, y, eps=0.2, mode="quick", out=tmp_path)
     with pytest.warns(SetupWarning, match="The audit at Linf eps 0.2 in .* was replaced"):
+        audit(model, x, y, eps=0.1, mode="quick", out=tmp_path)
+    document = json.loads((tmp_path / "audit.json").read_text())
+    assert document["verdict"] != "refuted"
+    (tmp_path / "audit.json").write_text(json.dumps({**document, "verdict": "refuted"}))
+    with pytest.warns(SetupWarning, match="refuted this claim on .* its witnesses are gone"):
         audit(model, x, y, eps=0.1, mode="quick", out=tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SetupWarning)

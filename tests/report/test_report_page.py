@@ -238,7 +238,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = ("--attack", "fgsm(eps=0.1)", "--eps", "0.05", "--eps", "0.1", "--examples", "30", "--device", "cpu")
     command("evaluate", "run", *grid)
     printed = command("report", "run", "--inspect", "fgsm(eps=0.1)", "--device", "cpu")
-    assert "run/report.html: 1 runs, 0." in printed
+    assert "run/report.html: 1 run, 0." in printed
     page = (tmp_path / "run" / "report.html").read_text()
     assert 'id="examples"' in page
     assert 'id="tsne"' in page
@@ -301,7 +301,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
 
 def test_the_radius_may_be_that_of_an_audit(tmp_path: Path) -> None:
     folder = audited(trained(tmp_path / "x"), eps=0.15)
-    assert "1 runs" in command("report", str(folder), "--eps", "0.15")
+    assert "1 run," in command("report", str(folder), "--eps", "0.15")
     assert "Accuracy in % at Linf eps 0.15" in (folder / "report.html").read_text()
     with pytest.raises(ValueError, match="or an audit in the runs, but got L2 0"):
         command("report", str(folder), "--eps", "0.15", "--norm", "L2")

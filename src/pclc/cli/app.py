@@ -2,8 +2,9 @@
 
 import sys
 import traceback
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -63,7 +64,9 @@ def _options(
 def main() -> None:
     """Run the command; a mistake of the user's ends in one sentence, not in a traceback."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            app()
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # nobody reads on; typer ends with 1, as if it were a verdict
             sys.exit(_CRASH)
@@ -77,6 +80,24 @@ def main() -> None:
     except Exception:  # a fault of ours: Python itself would end with 1
         traceback.print_exc()
         sys.exit(_CRASH)
+
+
+_show_elsewhere = warnings.showwarning
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning of this package is a sentence too; where it was raised says nothing to who types commands."""
+    if category.__module__.partition(".")[0] == "pclc":
+        typer.echo(f"pclc: {message}", err=True)
+    else:
+        _show_elsewhere(message, category, filename, lineno, file, line)
 
 
 def _sentence(error: OSError) -> str:

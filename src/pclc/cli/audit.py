@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pclc.cli.output import print_table
+from pclc.cli.output import interruptible, print_table, what_is_found
 
 EXIT_CODES = {"not refuted": 0, "refuted": 1, "cannot judge": 3}
 
@@ -75,7 +75,7 @@ def audit(
     from pclc.cli.evaluate import check_trained, local_execution, named_data
     from pclc.cli.train import _number
     from pclc.evaluation import DataSource
-    from pclc.evaluation.audit.document import to_document
+    from pclc.evaluation.audit.document import STEPS, to_document
     from pclc.evaluation.sources import Source
 
     if quick and full:
@@ -93,25 +93,26 @@ def audit(
     chosen = order[: min(examples or len(data), len(data))].sort().values
     if out is None and run is None and os.environ.get("RANK", "0") == "0":
         typer.echo("pclc: nothing is kept of this audit; --out FOLDER keeps audit.json and the witnesses.", err=True)
-    result = pclc.audit(
-        network,
-        data.images[chosen].float() / 255,
-        data.labels[chosen],
-        norm=norm,  # type: ignore[arg-type]
-        eps=radius,
-        claim=claim,
-        mode="quick" if quick else "full" if full else "standard",
-        seed=seed,
-        index=chosen,
-        loss=loss or source.loss,
-        twin=twin,
-        data=DataSource.of(data),
-        out=out or run,
-        execution=execution,
-        progress=True,
-        model_name=source.name,
-        data_name=f"{data.name}, {split}",
-    )
+    with interruptible(lambda: what_is_found(out or run, STEPS)):
+        result = pclc.audit(
+            network,
+            data.images[chosen].float() / 255,
+            data.labels[chosen],
+            norm=norm,  # type: ignore[arg-type]
+            eps=radius,
+            claim=claim,
+            mode="quick" if quick else "full" if full else "standard",
+            seed=seed,
+            index=chosen,
+            loss=loss or source.loss,
+            twin=twin,
+            data=DataSource.of(data),
+            out=out or run,
+            execution=execution,
+            progress=True,
+            model_name=source.name,
+            data_name=f"{data.name}, {split}",
+        )
     under_torchrun = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if os.environ.get("RANK", "0") != "0":
         return

@@ -26,7 +26,8 @@ def _finish(result: Any, as_json: bool, save: Path | None, runs: Sequence[Path] 
     if as_json:
         typer.echo(json.dumps(asdict(result), indent=1))
     else:
-        print_table(result.rows, title="; ".join(f"{name} {value}" for name, value in result.conditions.items()))
+        conditions = "; ".join(f"{name} {value}" for name, value in result.conditions.items())
+        print_table(result.rows, title=conditions, lift=True)
 
 
 def _repeatable(result: Any, runs: Sequence[Path] = ()) -> Any:
@@ -70,16 +71,14 @@ def loss(
 
     Example: `pclc bench loss --device cpu --shape 8192x1000 --dtype fp32`
     """
-    import torch
-
+    import pclc
     from pclc.bench.loss import DTYPES, SHAPES, bench_loss
 
     for name in dtypes or []:
         if name not in DTYPES:
             raise ValueError(f"Expected --dtype to be one of {', '.join(DTYPES)}, but got {name!r}.")
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     result = bench_loss(
-        chosen,
+        pclc.Execution(device=device).torch_device,
         [_shape(text) for text in shapes] if shapes else SHAPES,
         dtypes or tuple(DTYPES),
         rounds,

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pclc.cli.output import print_table
+from pclc.cli.output import interruptible, print_table
 
 
 def demo(
@@ -76,15 +76,16 @@ def demo(
     train, test = pclc.load_dataset(data, "train", root), pclc.load_dataset(data, "test", root)
     execution = pclc.Execution(device=device)
     usual = extent_of(train, execution.torch_device)
-    result = run_demo(
-        train,
-        test,
-        out,
-        execution,
-        extent=Extent(model or usual.model, epochs or usual.epochs, examples or usual.examples),
-        adversarial=digits if adversarial is None else adversarial,
-        progress=lambda text: typer.echo(text, err=True),
-    )
+    with interruptible(lambda: f"what is finished is in {out}, and the same command goes on there."):
+        result = run_demo(
+            train,
+            test,
+            out,
+            execution,
+            extent=Extent(model or usual.model, epochs or usual.epochs, examples or usual.examples),
+            adversarial=digits if adversarial is None else adversarial,
+            progress=lambda text: typer.echo(text, err=True),
+        )
     runs = load_runs(finding.run for finding in result.findings)
     page = write_report(
         runs,

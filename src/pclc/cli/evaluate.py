@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pclc.cli.output import print_table
+from pclc.cli.output import interruptible, print_table, what_is_found
 
 if TYPE_CHECKING:
     from pclc import Dataset, Execution
@@ -74,6 +74,7 @@ def evaluate(
     from pclc.evaluation import SetupWarning
     from pclc.evaluation.document import to_document
     from pclc.evaluation.sources import Source
+    from pclc.evaluation.state import FOLDER
 
     if keep_examples and run is None and out is None:
         raise ValueError("Expected --keep-examples with --out, the folder to keep them in, but got none.")
@@ -91,23 +92,25 @@ def evaluate(
     if examples is not None and examples < 1:
         raise ValueError(f"Expected --examples to be at least 1, but got {examples}.")
     n = min(examples or len(data), len(data))
-    warnings.simplefilter("ignore", SetupWarning)  # they are in the notes below the table
-    result = pclc.evaluate(
-        network,
-        data.images[:n].float() / 255,
-        data.labels[:n],
-        attacks,
-        eps=radii,
-        seed=seed,
-        eight_bit=eight_bit,
-        keep_examples=keep_examples,
-        out=out or run,
-        chunk=chunk,
-        execution=execution,
-        progress=True,
-        model_name=source.name,
-        data_name=f"{data.name}, {split}",
-    )
+    warnings.simplefilter("ignore", SetupWarning)  # they are in the notes below the table, but for what is replaced
+    warnings.filterwarnings("default", r"The evaluation in .* had other attacks", SetupWarning)
+    with interruptible(lambda: what_is_found(out or run, FOLDER)):
+        result = pclc.evaluate(
+            network,
+            data.images[:n].float() / 255,
+            data.labels[:n],
+            attacks,
+            eps=radii,
+            seed=seed,
+            eight_bit=eight_bit,
+            keep_examples=keep_examples,
+            out=out or run,
+            chunk=chunk,
+            execution=execution,
+            progress=True,
+            model_name=source.name,
+            data_name=f"{data.name}, {split}",
+        )
     if os.environ.get("RANK", "0") != "0":
         return
     if as_json:

@@ -45,6 +45,7 @@ def report(
     from pclc.attacks.validate import check_ball
     from pclc.cli.train import _number
     from pclc.report import load_runs, write_report
+    from pclc.report.page import counted
 
     budget: tuple[Norm, float] | None = None
     if eps is not None:
@@ -64,7 +65,7 @@ def report(
     page = write_report(
         found, out or (runs[0] if len(runs) == 1 else Path()) / "report.html", title=title, budget=budget
     )
-    typer.echo(f"{page}: {len(found)} runs, {page.stat().st_size / 1e6:.2f} MB")
+    typer.echo(f"{page}: {counted(len(found), 'run')}, {page.stat().st_size / 1e6:.2f} MB")
 
 
 def _inspect(run: Path, text: str, trust_factory: bool, root: Path | None, device: str | None) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pclc.cli.output import interruptible
+
 if TYPE_CHECKING:
     from pclc.training import AdversarialConfig
 
@@ -142,7 +144,7 @@ def train(
     if recipe is not None:
         config = adversarial_config(dataset, recipe, **given)
     else:
-        both = {} if epochs is None else {"warm_up_epochs": epochs}
+        both = {} if epochs is None else {"warm_up_epochs": max(0, epochs)}  # that fewer are wrong is said of --epochs
         config = paper_config(dataset, **{**both, **given})
     name = model or PRESETS[dataset].model
     if device is None and "LOCAL_RANK" in os.environ and torch.cuda.is_available():
@@ -154,7 +156,7 @@ def train(
     network = pclc.create_model(name, num_classes=len(train_set.classes), in_channels=channels, image_size=size)
     trained_with = f"{config.loss}-{adversarial}" if adversarial else config.loss
     out = out or Path("runs") / f"{dataset}-{name.replace(':', '.')}-{trained_with}-{seed}"
-    try:
+    with interruptible(lambda: _what_is_kept(out)):
         result = pclc.train(
             network,
             train_set,
@@ -164,10 +166,6 @@ def train(
             test=pclc.load_dataset(dataset, "test", root),
             progress=True,
         )
-    except KeyboardInterrupt:
-        if os.environ.get("RANK", "0") == "0":
-            typer.echo(f"pclc: interrupted; {_what_is_kept(out)}", err=True)
-        raise
     if os.environ.get("RANK", "0") != "0":
         return
     if as_json:

@@ -37,8 +37,11 @@ def verify(
     from pclc.cli.evaluate import check_trained, local_execution, named_data
     from pclc.evaluation import load_witnesses
     from pclc.evaluation import verify as check
+    from pclc.evaluation.audit.document import WITNESSES
     from pclc.evaluation.sources import Source
 
+    if witnesses.is_dir():
+        raise ValueError(f"Expected a file, such as {witnesses / WITNESSES}, but got the folder {witnesses}.")
     claimed = load_witnesses(witnesses)
     run = Path(model) if model is not None and Path(model).is_dir() else None
     source = Source(run, None if run else model, robustbench, weights, threat_model, trust_factory)

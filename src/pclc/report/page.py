@@ -130,10 +130,20 @@ def _budget(runs: Sequence[Run]) -> Budget | None:
 
 def _lead(runs: Sequence[Run]) -> str:
     data = ", ".join(dict.fromkeys(run.dataset for run in runs if run.dataset))
-    count = "One run" if len(runs) == 1 else f"{len(runs)} runs"
     attacks = sum(len(run.evaluation.outcomes) for run in runs if run.evaluation)
     audits = sum(run.audit is not None for run in runs)
-    return f"{count}{f' on {data}' if data else ''}: {attacks} attacks, {audits} audits."
+    found = f"{counted(attacks, 'attack')}, {counted(audits, 'audit')}"
+    return f"{counted(len(runs), 'run')}{f' on {data}' if data else ''}: {found}."
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "run"), counted(0, "audit")
+        ('1 run', '0 audits')
+    """
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _command(runs: Sequence[Run], path: Path) -> str:

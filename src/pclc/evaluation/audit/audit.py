@@ -220,6 +220,13 @@ def _tell_what_is_replaced(result: Audit, folder: Path) -> None:
             SetupWarning,
             stacklevel=3,
         )
+    elif before["verdict"] == "refuted" != now["verdict"]:
+        warnings.warn(
+            f"The audit in {folder}, which refuted this claim on {before['clean']['n']} examples, was replaced by one "
+            f"on {now['clean']['n']} that does not; its witnesses are gone.",
+            SetupWarning,
+            stacklevel=3,
+        )
 
 
 def _subject(document: dict[str, Any]) -> tuple[Any, ...]:
