@@ -166,6 +166,15 @@ def test_interrupted_attacks_say_what_is_kept(
     assert "nothing is kept without --out FOLDER" in command(*elsewhere, code=130)
 
 
+def test_an_interrupted_reproduction_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pclc.cli.reproduce._run", interrupted)
+    said = command("reproduce", "table1", "--datasets", "mnist", "--out", "store", *CPU, code=130)
+    assert "what is finished is in store, and the same command goes on there." in said
+
+
 def test_an_interrupted_demo_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -249,3 +249,15 @@ class TestOnCuda:
             RunDirectory.append_metrics = original  # type: ignore[method-assign]
         resumed = pclc.train(network(), digits, config, out=tmp_path, execution=execution, checkpoint_seconds=0)
         assert resumed.history[-1]["loss"] == pytest.approx(whole.history[-1]["loss"], rel=5e-2)
+
+
+def test_what_is_no_data_set_is_said(digits: Dataset) -> None:
+    with pytest.raises(TypeError, match=r"Expected `dataset` to be a pclc.Dataset, .* but got tuple."):
+        pclc.train(pclc.create_model("lenet8"), (digits.images, digits.labels), execution=CPU)
+
+
+def test_a_batch_that_is_larger_than_the_data_is_said(digits: Dataset) -> None:
+    few = digits.subset(torch.arange(20))
+    config = pclc.TrainConfig(loss="ce", warm_up_epochs=0, epochs=1, batch_size=64)
+    with pytest.warns(UserWarning, match="A batch holds all of the 20 images, fewer than the 64 asked for."):
+        pclc.train(pclc.create_model("lenet8"), few, config, execution=CPU)

@@ -60,7 +60,8 @@ def ask(victim: Victim, rays: Rays, shape: torch.Size, targeted: bool) -> Rays:
     """Spend one query on each example: a check of a new ray, or a step of the search along one."""
     D = rays.x.shape[1]
     r = torch.where(rays.searching, (rays.low + rays.high) / 2, rays.radius.clamp(max=1))
-    fooled = victim.is_fooled(_point(rays.x, rays.ray, r).reshape(-1, *shape), rays.y, targeted)
+    point = _point(rays.x, rays.ray, r).reshape(-1, *shape)
+    fooled = victim.confirm(victim.logits(point), point, rays.y, targeted)
     closer = fooled & (r < rays.radius)
     radius, best = torch.where(closer, r, rays.radius), torch.where(closer[:, None], rays.ray, rays.best)
     low = torch.where(rays.searching, torch.where(fooled, rays.low, r), 0)
@@ -118,8 +119,9 @@ class HardLabel(Attack):
     and where the radius is at most eps. Examples stand at different rays and steps of their searches at the same time,
     so that every pass of the model asks one query for each example that is left.
 
-    Queries are decided as outcomes are, in IEEE float32. One next to the boundary may fall differently with the
-    rounding of another batch or device, and the rays after it with it: there only the statistics of outcomes repeat.
+    Queries are asked in the precision of crafting, and those that seem to fool again as outcomes are decided, in IEEE
+    float32. One next to the boundary may fall differently with the rounding of another batch or device, and the rays
+    after it with it: there only the statistics of outcomes repeat.
 
     Args:
         eps: radius of the ball, in Linf.
@@ -128,7 +130,8 @@ class HardLabel(Attack):
         stop: "success" leaves an example as soon as the radius is at most eps; "never" spends all queries and returns
             the nearest example found.
 
-    Cost: `queries` forward passes, two more; no backward pass.
+    Cost: `queries` forward passes, one more for each query that fools where crafting is not in float32, two more; no
+    backward pass.
 
     Example:
         >>> model = torch.nn.Linear(2, 2, bias=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pclc.cli.output import print_table
+from pclc.cli.output import interruptible, print_table
 
 if TYPE_CHECKING:
     from pclc.experiments.experiment import Experiment
@@ -122,7 +122,8 @@ def reproduce(
     if plan:
         _show_plan(chosen, selection, settings, as_json)
         return
-    failures = _run(chosen, selection, settings)
+    with interruptible(lambda: f"what is finished is in {out}, and the same command goes on there."):
+        failures = _run(chosen, selection, settings)
     shown = [_finish(each, selection, settings, as_json) for each in chosen]
     if as_json:
         typer.echo(json.dumps({"experiments": shown, "failures": failures}, indent=1))

@@ -3,6 +3,7 @@
 import importlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -67,7 +68,11 @@ def _do_at_once(job: Job) -> "Future[str]":
 
 
 def _leave_with(parent: int) -> None:
-    """End this process when the one that started it is gone: nobody is left to hand its results to."""
+    """End this process when the one that started it is gone, or when somebody interrupts: nobody waits for its results.
+
+    What it has found until then is kept, so that it needs no time to leave.
+    """
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
     def watch() -> None:
         never = threading.Event()

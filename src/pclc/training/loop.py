@@ -1,6 +1,7 @@
 """Training: phases of epochs of steps, which can be killed anywhere and goes on where it was."""
 
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -84,6 +85,11 @@ def train(
         >>> len(result.history)
         1
     """
+    if not isinstance(dataset, Dataset):
+        raise TypeError(
+            f"Expected `dataset` to be a pclc.Dataset, which is made of images, labels and classes, but got "
+            f"{type(dataset).__name__}."
+        )
     config = config or TrainConfig()
     execution = execution or Execution()
     with processes(execution.torch_device) as peers:
@@ -133,6 +139,11 @@ class _Run:
         self.selection: Selection | None = None
         if config.adversarial is not None:
             self.selection = Selection(config, config.adversarial, dataset, self.validation, execution, peers)
+        if config.batch_size > self.examples and peers.leads:
+            warnings.warn(
+                f"A batch holds all of the {self.examples} images, fewer than the {config.batch_size} asked for.",
+                stacklevel=3,
+            )
         self.feed = Feed(dataset, config.batch_size, config.images, self.device, peers.rank, peers.count)
         self.history: list[dict[str, Any]] = []
         self.seconds = self.setup_seconds = 0.0
