@@ -37,7 +37,9 @@ def test_descriptions_are_complete(name):
 
 
 def test_an_unknown_name_gets_a_sentence_with_the_choices():
-    with pytest.raises(ValueError, match=r"`name` to be one of digits, mnist, .*tiny-imagenet, but got 'imagenet'"):
+    with pytest.raises(
+        ValueError, match=r"one of digits, mnist, .*, but got 'imagenet'\. Did you mean 'tiny-imagenet'\?"
+    ):
         load_dataset("imagenet")
 
 

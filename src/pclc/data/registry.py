@@ -9,6 +9,7 @@ from pclc.data.digits import TEST_SIZE, read_digits
 from pclc.data.idx import read_idx_pair
 from pclc.data.svhn import read_svhn
 from pclc.data.tiny_imagenet import FOLDER, read_tiny_imagenet
+from pclc.hints import did_you_mean
 
 _IDX_FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -267,5 +268,6 @@ def dataset_names() -> tuple[str, ...]:
 def describe(name: str) -> Description:
     """Return the description of a data set."""
     if name not in _DESCRIPTIONS:
-        raise ValueError(f"Expected argument `name` to be one of {', '.join(_DESCRIPTIONS)}, but got {name!r}.")
+        known, hint = ", ".join(_DESCRIPTIONS), did_you_mean(name.lower(), _DESCRIPTIONS)
+        raise ValueError(f"Expected argument `name` to be one of {known}, but got {name!r}.{hint}")
     return _DESCRIPTIONS[name]

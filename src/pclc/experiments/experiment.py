@@ -16,6 +16,7 @@ from pclc.evaluation.audit.ladder import Mode
 from pclc.experiments.published import PublishedFigure, load_published
 from pclc.experiments.toml import check_keys, read_toml
 from pclc.hashes import settings_hash
+from pclc.hints import did_you_mean
 from pclc.models import model_names
 from pclc.training import TrainConfig, adversarial_config, adversarial_preset, paper_config
 
@@ -312,7 +313,8 @@ def load_experiment(name: str) -> Experiment:
     if name.endswith(".toml"):
         return parse_experiment(Path(name).stem, tomllib.loads(Path(name).read_text(encoding="utf-8")))
     if name not in experiment_names():
-        raise ValueError(f"Expected `name` to be one of {', '.join(experiment_names())}, but got {name!r}.")
+        known, hint = ", ".join(experiment_names()), did_you_mean(name.lower(), experiment_names())
+        raise ValueError(f"Expected `name` to be one of {known}, but got {name!r}.{hint}")
     return parse_experiment(name, read_toml("definitions", name))
 
 
