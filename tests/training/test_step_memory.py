@@ -71,11 +71,12 @@ def test_a_recording_that_fails_leaves_no_update(
     updates_before: int, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recording runs the step. Where it does not fit, it is recorded again in halves, from the weights at first."""
-    model, recordings = network(), []
+    model, recordings, devices = network(), [], []
     before = {name: value.clone() for name, value in model.state_dict().items()}
 
-    def recorded(work: Callable[[], None]) -> Callable[[], None]:  # there are no graphs on a CPU
+    def recorded(work: Callable[[], None], device: torch.device) -> Callable[[], None]:  # there are no graphs on a CPU
         recordings.append(work)
+        devices.append(device)
         fails = len(recordings) == 1
         for _ in range(updates_before if fails else 2):
             work()
@@ -87,6 +88,7 @@ def test_a_recording_that_fails_leaves_no_update(
     with pytest.warns(UserWarning, match="worked off in 2 parts"):
         step = make_step(digits, model, model, capture=True)
     assert len(recordings) == 2
+    assert devices == 2 * [torch.device("cpu")]
     assert all(value.equal(before[name]) for name, value in model.state_dict().items())
     eager_model = network()
     eager = make_step(digits, eager_model, eager_model)

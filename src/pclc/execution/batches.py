@@ -44,11 +44,11 @@ class Batched:
         start, n = 0, len(rows[0])
         while start < n or not parts:
             size = self.size
-            try:
-                parts.append(self._batch(tuple(tensor[start : start + size] for tensor in rows)))
-            except torch.OutOfMemoryError:
+            part = self._fitting(tuple(tensor[start : start + size] for tensor in rows))
+            if part is None:
                 self._halve()
             else:
+                parts.append(part)
                 start += size
         return parts[0] if len(parts) == 1 else tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
 
@@ -56,6 +56,13 @@ class Batched:
         """Give the memory of the graphs back."""
         self._recorded.clear()
         self._seen.clear()
+
+    def _fitting(self, rows: Rows) -> Rows | None:
+        """The results, or None where they need too much memory."""
+        try:
+            return self._batch(rows)
+        except torch.OutOfMemoryError:
+            return None  # not handled here: until this returns, the error keeps all that the failed pass had made
 
     def _batch(self, rows: Rows) -> Rows:
         n = len(rows[0])
@@ -77,24 +84,34 @@ class Batched:
         return 3 * size // 4 if n <= 3 * size // 4 else size
 
     def _record(self, bucket: int, rows: Rows) -> Work:
-        inputs = [tensor[:1].expand(bucket, *tensor.shape[1:]).contiguous() for tensor in rows]
+        # A clone also where one row is enough: replays write here, and the caller's tensors are not theirs.
+        inputs = [tensor[:1].repeat(bucket, *[1] * (tensor.dim() - 1)) for tensor in rows]
 
         def fill(rows: Rows) -> None:
             for buffer, tensor in zip(inputs, rows, strict=True):
                 buffer[: len(tensor)].copy_(tensor)
 
         outputs: list[Rows] = []
+
+        def work() -> None:
+            outputs.append(self._work(*inputs))
+            if len(outputs) == 1:  # What is recorded must be told from what was computed while it was.
+                for buffer in inputs:
+                    buffer.zero_()
+
         fill(rows)
         try:
-            replay = captured(lambda: outputs.append(self._work(*inputs)), warm_ups=1, pool=self._pool)
+            replay = captured(work, inputs[0].device, warm_ups=1, pool=self._pool)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             warnings.warn(f"The model cannot be captured in a CUDA graph and runs eagerly: {error}", stacklevel=2)
+            self._graphs = False  # no other size can be recorded either, and a failed recording is not free
             return self._work
         first, static = outputs
+        fill(rows)
         replay()
-        if not _agree(first, static):
+        if not _agree(first[0][: len(rows[0])], static[0][: len(rows[0])]):
             return self._work
 
         def run(*rows: Tensor) -> Rows:
@@ -113,10 +130,10 @@ class Batched:
         warnings.warn(f"A batch did not fit into memory; going on with {self.size} examples at a time.", stacklevel=2)
 
 
-def _agree(a: Rows, b: Rows) -> bool:
-    """Whether the first results, the logits, are the same up to the order of a sum."""
-    left, right = a[0].double(), b[0].double()
-    coarse = a[0].dtype in (torch.bfloat16, torch.float16)
+def _agree(a: Tensor, b: Tensor) -> bool:
+    """Whether logits are the same up to the order of a sum."""
+    left, right = a.double(), b.double()
+    coarse = a.dtype in (torch.bfloat16, torch.float16)
     return bool(((left - right).abs() <= (2e-2 if coarse else 1e-4) * left.abs().amax()).all())
 
 

@@ -12,20 +12,28 @@ def _side_stream(device: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
-def captured(work: Callable[[], object], warm_ups: int = 3, pool: tuple[int, int] | None = None) -> Callable[[], None]:
-    """Run `work` a few times, then record it; the result replays it.
+def captured(
+    work: Callable[[], object],
+    device: torch.device | None = None,
+    warm_ups: int = 3,
+    pool: tuple[int, int] | None = None,
+) -> Callable[[], None]:
+    """Run `work`, which uses `device` (None: the current one), a few times, then record it; the result replays it.
 
     `work` must read and write the same tensors each time, and must not need the host. Running it changes state just as
     calling it does: who does not want that restores the state afterwards. Graphs that share a `pool` of memory must not
     run side by side.
     """
-    stream = _side_stream(torch.cuda.current_device())
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(warm_ups):
+    with torch.cuda.device(device):  # a graph of another device's stream would be empty
+        stream = _side_stream(torch.cuda.current_device())
+        stream.wait_stream(torch.cuda.current_stream())
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(warm_ups):
+                    work()
+        finally:  # also where it fails: what was begun still writes
+            torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, stream=stream):  # type: ignore[arg-type]
             work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, stream=stream):  # type: ignore[arg-type]
-        work()
     return graph.replay

@@ -1,7 +1,7 @@
 """One object that says how something runs, with defaults that suit the machine."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -98,12 +98,13 @@ class Execution:
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
         """Forward passes in the chosen precision."""
-        precision = self.resolved_precision
-        with (
-            _tf32(precision != "fp32"),
-            torch.autocast(self.torch_device.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
-        ):
+        bf16 = self.resolved_precision == "bf16"
+        with self.float32(), torch.autocast(self.torch_device.type, dtype=torch.bfloat16, enabled=bf16):
             yield
+
+    def float32(self) -> AbstractContextManager[None]:
+        """Float32 with or without TF32, as chosen: for backward passes, which autocast is not meant for."""
+        return _tf32(self.resolved_precision != "fp32")
 
 
 def _check_device(name: str) -> None:

@@ -74,7 +74,8 @@ class Step:
             self._optimizer.zero_grad(set_to_none=True)
             for part in batch.parts(self._parts):
                 loss, logits = self._batch_loss(criterion, part)
-                (loss * (len(part.y) / len(y))).backward()  # type: ignore[no-untyped-call]
+                with self._execution.float32():
+                    (loss * (len(part.y) / len(y))).backward()  # type: ignore[no-untyped-call]
                 if criterion is self._criteria[0]:
                     totals.append(_totals(loss.detach(), logits.detach(), part.y))
             self._optimizer.step()
@@ -89,7 +90,7 @@ class Step:
         kept = {key: tensor.clone() for key, tensor in _optimizer_tensors(self._optimizer).items()}
         fits = True
         try:
-            self.run = captured(self._update)
+            self.run = captured(self._update, self._execution.torch_device)
         except torch.OutOfMemoryError:
             fits = False
         except RuntimeError as error:
@@ -123,7 +124,8 @@ class Step:
 
 def _totals(loss: Tensor, logits: Tensor, y: Tensor) -> Tensor:
     correct = (logits.argmax(1) == y).sum()
-    return torch.stack([loss.double() * len(y), correct.double(), torch.full_like(loss, len(y)).double()])
+    count = torch.full_like(loss, len(y), dtype=torch.float64)  # half precision would round it
+    return torch.stack([loss.double() * len(y), correct.double(), count])
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[tuple[int, str], Tensor]:
