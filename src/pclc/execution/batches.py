@@ -95,7 +95,7 @@ class Batched:
 
         def work() -> None:
             outputs.append(self._work(*inputs))
-            if len(outputs) == 1:  # What is recorded must be told from what was computed while it was.
+            if len(outputs) == 1:  # Recorded on other inputs, so that a graph that does nothing cannot seem to agree.
                 for buffer in inputs:
                     buffer.zero_()
 
