@@ -4,10 +4,13 @@ import pytest
 import torch
 from attack_zoo import SmallNet, digits, examples
 
+from pclc import create_model
 from pclc.attacks import BIM, PGD, CarliniWagner
 from pclc.attacks.decide import is_fooled
+from pclc.attacks.frozen import frozen
+from pclc.attacks.objectives import get_objective
 from pclc.attacks.victim import Victim
-from pclc.execution import Execution
+from pclc.execution import Execution, made_ready
 
 Y = torch.tensor([0, 0, 0])
 EXACT = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])  # only the first is fooled
@@ -98,3 +101,37 @@ def test_tf32_does_not_decide():
     exact = model.double()(result.x_adv.double())
     clear = exact.topk(2, dim=1).values.diff(dim=1).abs().squeeze(1) > 1e-4
     assert torch.equal(result.success[clear], (exact.argmax(1) != y)[clear])
+
+
+class LayerByLayer(torch.nn.Module):
+    """Uses the layers of a plain Sequential one by one, so that a BatchNorm must not be folded into what is before."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4))
+        torch.nn.init.constant_(self.layers[1].bias, 2.0)
+
+    def forward(self, x):
+        before = self.layers[0](x)
+        return before.mean((2, 3)) - self.layers[1](before).mean((2, 3)).relu()
+
+
+def test_crafting_is_on_the_model_itself_where_made_ready_it_would_be_another():
+    torch.manual_seed(0)
+    model, x, y = LayerByLayer().eval(), torch.rand(20, 1, 6, 6), torch.zeros(20, dtype=torch.int64)
+    execution = Execution(device="cpu", precision="tf32")
+    assert not torch.allclose(made_ready(model, execution)(x), model(x), atol=0.1), "it would be"
+    with frozen(model), Victim(model, execution) as victim:
+        torch.testing.assert_close(victim.logits(x), model(x))
+        assert victim.cost.forwards == len(x), "the comparison is no query of an attack"
+    with frozen(model), Victim(model, execution) as victim:
+        slope = victim.gradient(get_objective("margin"), x, y)
+        torch.testing.assert_close(slope.logits, model(x))
+
+
+def test_crafting_is_on_the_model_made_ready_where_it_is_the_same():
+    model = create_model("resnet56").eval()
+    with frozen(model), Victim(model, Execution(device="cpu", precision="bf16")) as victim:
+        victim.logits(torch.rand(2, 3, 32, 32))
+        assert victim._fast is victim._ready
+        assert victim._fast is not model

@@ -1,5 +1,7 @@
 """EOT: means over draws, of a model that is random itself."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -135,3 +137,21 @@ def test_refusals():
         EOT(Transfer(FGSM(eps=0.1), nn.Identity()))
     with pytest.raises(ValueError, match=r"`draws` to be a whole number of at least 1, but got 0"):
         EOT(FGSM(eps=0.1), draws=0)
+
+
+def test_what_it_recorded_is_gone_when_it_is_over(monkeypatch):
+    """A mean has graphs of its own, gigabytes of them, and nobody holds it after the attack."""
+    made = []
+
+    def remembered(self, *arguments, make=MeanVictim.__init__):
+        made.append(weakref.ref(self))
+        make(self, *arguments)
+
+    monkeypatch.setattr(MeanVictim, "__init__", remembered)
+    x, y = torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])
+    gc.disable()
+    try:
+        EOT(PGD(eps=0.1, alpha=0.02, steps=2), draws=2)(nn.Linear(4, 3), x, y)
+        assert [reference() for reference in made] == [None]
+    finally:
+        gc.enable()

@@ -1,5 +1,8 @@
 """How things run: the settings, batches that fit, captured steps."""
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 import torch
 
@@ -57,6 +60,61 @@ def test_precision_holds_inside_and_is_put_back() -> None:
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
 
 
+def switches() -> dict[str, str]:
+    """Every switch of torch for float32, under its new name and, where torch still reads it, its old one."""
+    b: Any = torch.backends
+    new = {"cuda": b.cuda.matmul, "conv": b.cudnn.conv, "rnn": b.cudnn.rnn, "cpu": b.mkldnn.matmul, "all": b}
+    found = {name: switch.fp32_precision for name, switch in new.items()}
+    try:
+        return {**found, "old": torch.get_float32_matmul_precision()}
+    except RuntimeError:
+        return found
+
+
+@pytest.fixture
+def _switches_back() -> Iterator[None]:
+    yield
+    torch.backends.fp32_precision = "none"  # type: ignore[attr-defined]
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = "none"  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("_switches_back")
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda: None,
+        lambda: torch.set_float32_matmul_precision("medium"),
+        lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", True),
+        lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+        lambda: setattr(torch.backends, "fp32_precision", "tf32"),
+        lambda: setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee"),  # type: ignore[attr-defined]
+    ],
+    ids=["nothing", "medium", "old name", "new name", "new name for all", "new name for convolutions"],
+)
+def test_whatever_somebody_chose_is_off_inside_and_back_afterwards(choose: Callable[[], None]) -> None:
+    choose()
+    before = switches()
+    with Execution(device="cpu", precision="tf32").arithmetic():
+        assert {switches()[name] for name in ("cuda", "conv", "rnn")} == {"tf32"}
+        with ieee_fp32():
+            assert {switches()[name] for name in ("cuda", "conv", "rnn", "cpu")} == {"ieee"}
+            assert switches()["old"] == "highest"
+    assert before.items() <= switches().items()
+
+
+def test_weights_that_changed_are_seen_inside_somebody_elses_autocast() -> None:
+    linear, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    execution = Execution(device="cpu", precision="bf16")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for value in (1.0, 2.0):
+            torch.nn.init.constant_(linear.weight, value)
+            torch.nn.init.zeros_(linear.bias)
+            with execution.arithmetic():
+                assert linear(x)[0, 0] == 2 * value
+
+
 def test_batches_are_put_together_in_order() -> None:
     x, y = torch.arange(10), torch.arange(10) * 2
     assert in_batches(lambda a, b: a + b, x, y, size=3).equal(x * 3)
@@ -93,7 +151,7 @@ def test_captured_work_is_replayed() -> None:
     def work() -> None:
         total.add_(step)
 
-    replay = captured(work)
+    replay = captured(work, total.device)
     total.zero_()
     step.fill_(2)
     for _ in range(5):

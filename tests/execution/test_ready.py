@@ -53,8 +53,8 @@ def test_batch_norm_is_gone_from_vgg13():
 
 def test_three_channels_become_eight_for_tensor_cores_only():
     model = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1))
-    assert [conv.weight.shape[1] for conv in made_ready(model, BF16).modules() if isinstance(conv, nn.Conv2d)] == [8]
-    assert [conv.weight.shape[1] for conv in made_ready(model, FP32).modules() if isinstance(conv, nn.Conv2d)] == [3]
+    assert sorted(p.shape[1] for p in made_ready(model, BF16).parameters() if p.dim() == 4) == [3, 8]
+    assert [p.shape[1] for p in made_ready(model, FP32).parameters() if p.dim() == 4] == [3]
 
 
 def conv_and_norm():
@@ -120,3 +120,22 @@ def test_every_kind_of_small_convolution_keeps_its_gradient(conv):
     x = torch.rand(3, 2, 9, 11, dtype=torch.float64)
     for ours, reference in zip(gradient(made_ready(model, FP32), x), gradient(model, x), strict=True):
         torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("execution", [FP32, BF16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("channels", [(1, 6), (3, 64), (16, 16)], ids=str)
+def test_code_that_looks_at_a_convolution_finds_what_it_expects(channels, execution):
+    class Looks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(*channels, 3)
+
+        def forward(self, x):
+            assert isinstance(self.conv, nn.Conv2d)
+            assert self.conv.weight.shape == (self.conv.out_channels, self.conv.in_channels, 3, 3)
+            return self.conv(x.to(self.conv.weight.dtype))
+
+    model = Looks()
+    ready, x = made_ready(model, execution), torch.rand(2, channels[0], 6, 6)
+    assert (type(ready.conv) is nn.Conv2d) == (channels[0] == 16 or (channels[0] == 3 and execution is FP32))
+    torch.testing.assert_close(ready(x), model(x))

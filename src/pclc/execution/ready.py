@@ -26,6 +26,7 @@ def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
     Only what is safe to change from outside is changed: a convolution or a BatchNorm in eval mode that occurs once and
     has no hooks, both in a row in a plain `nn.Sequential`. What is changed is copied, all else is shared with the
     model, and where nothing is to be changed the model itself comes back. There is no gradient of the weights.
+    Whoever uses it looks once whether it gives what the model gives: code outside may call the layers one by one.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU()).eval()
@@ -70,40 +71,54 @@ def _is_fixed(norm: nn.Module) -> bool:
 def _fast(conv: nn.Conv2d, execution: Execution) -> nn.Module:
     few, padding = conv.in_channels < _CHANNELS_AT_A_TIME, conv.padding
     if conv.groups > 1 or conv.padding_mode != "zeros" or isinstance(padding, str):
-        return _laid_out(conv, conv.weight, execution)
+        return _twin(conv, nn.Conv2d, weight=_laid_out(conv.weight, execution))
     if few and conv.out_channels >= _MUCH and execution.resolved_precision == "bf16":
-        missing = _CHANNELS_AT_A_TIME - conv.in_channels
-        weight = F.pad(conv.weight, (0, 0, 0, 0, 0, missing))
-        return nn.Sequential(nn.ConstantPad3d((0, 0, 0, 0, 0, missing), 0.0), _laid_out(conv, weight, execution))
+        weight = F.pad(conv.weight, (0, 0, 0, 0, 0, _CHANNELS_AT_A_TIME - conv.in_channels))
+        return _twin(conv, _MoreChannels, more=_laid_out(weight, execution))
     reach = [size - 1 - pad for size, pad in zip(conv.kernel_size, padding, strict=True)]
     if few and conv.out_channels < _MUCH and conv.stride == conv.dilation == (1, 1) and min(reach) >= 0:
-        return _FewChannels(conv, reach)
-    return _laid_out(conv, conv.weight, execution)
+        twin = _twin(conv, _FewChannels, turned=conv.weight.detach().flip(2, 3).transpose(0, 1).contiguous())
+        twin.reach = reach  # type: ignore[assignment]
+        return twin
+    return _twin(conv, nn.Conv2d, weight=_laid_out(conv.weight, execution))
 
 
-def _laid_out(conv: nn.Conv2d, weight: Tensor, execution: Execution) -> nn.Conv2d:
-    """A convolution with these weights, in a layout of their own."""
+def _laid_out(weight: Tensor, execution: Execution) -> Tensor:
+    return weight.detach().contiguous(memory_format=execution.memory_format)
+
+
+def _twin(conv: nn.Conv2d, kind: type[nn.Conv2d], **weights: Tensor) -> nn.Conv2d:
+    """The convolution with weights of its own, as another kind of one: a model's code may look at its attributes."""
     twin = copy.copy(conv)
-    data = weight.detach().contiguous(memory_format=execution.memory_format)
-    twin._parameters = {**conv._parameters, "weight": nn.Parameter(data, requires_grad=False)}
+    twin.__class__ = kind
+    own = {name: nn.Parameter(weight, requires_grad=False) for name, weight in weights.items()}
+    twin._parameters = {**conv._parameters, **own}
     return twin
 
 
-class _FewChannels(nn.Module):
+class _MoreChannels(nn.Conv2d):
+    """A convolution that adds channels of zeros to its input, for the weights `more`."""
+
+    more: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        missing = self.more.shape[1] - self.in_channels
+        y: Tensor = self._conv_forward(F.pad(x, (0, 0, 0, 0, 0, missing)), self.more, self.bias)
+        return y
+
+
+class _FewChannels(nn.Conv2d):
     """A convolution whose input gradient is a convolution too, with the weights turned round.
 
     For few channels cuDNN's kernels of the gradient are several times slower than those of the forward pass.
     """
 
-    def __init__(self, conv: nn.Conv2d, reach: list[int]) -> None:
-        super().__init__()
-        self.conv, self.reach = conv, reach
-        self.turned = nn.Parameter(conv.weight.detach().flip(2, 3).transpose(0, 1).contiguous(), requires_grad=False)
+    turned: Tensor
+    reach: list[int]
 
     def forward(self, x: Tensor) -> Tensor:
-        conv = self.conv
         y: Tensor = _Convolution.apply(  # type: ignore[no-untyped-call]
-            x, conv.weight, conv.bias, conv.padding, self.turned, self.reach
+            x, self.weight, self.bias, self.padding, self.turned, self.reach
         )
         return y
 

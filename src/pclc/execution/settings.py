@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -99,7 +99,9 @@ class Execution:
     def arithmetic(self) -> Iterator[None]:
         """Forward passes in the chosen precision."""
         bf16 = self.resolved_precision == "bf16"
-        with self.float32(), torch.autocast(self.torch_device.type, dtype=torch.bfloat16, enabled=bf16):
+        # No cache: inside somebody else's autocast it would outlive this block, and a graph would keep old weights.
+        autocast = torch.autocast(self.torch_device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False)
+        with self.float32(), autocast:
             yield
 
     def float32(self) -> AbstractContextManager[None]:
@@ -135,9 +137,31 @@ def ieee_fp32() -> Iterator[None]:
 
 @contextmanager
 def _tf32(allowed: bool) -> Iterator[None]:
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    """Switch TF32 on or off; off also for what the CPU has in its place.
+
+    Torch has two sets of names for the same switches, and refuses to read the old ones where only the new ones were
+    used. So both are written, the old ones first, because they write some of the new ones.
+    """
+    backends: Any = torch.backends
+    cuda = backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn
+    cpu = backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn
+    before = [(switch, switch.fp32_precision) for switch in (*cuda, *cpu)]
+    name = _matmul_precision()
+    backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = allowed
     try:
+        for switch in cuda if allowed else (*cuda, *cpu):
+            switch.fp32_precision = "tf32" if allowed else "ieee"
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        torch.set_float32_matmul_precision(name or ("high" if before[0][1] == "tf32" else "highest"))
+        backends.cudnn.allow_tf32 = before[1][1] == "tf32"
+        for switch, precision in before:
+            switch.fp32_precision = precision
+
+
+def _matmul_precision() -> str | None:
+    """What `torch.set_float32_matmul_precision` set; None where only the new names of the switches say something."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
