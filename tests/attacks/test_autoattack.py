@@ -100,14 +100,15 @@ def test_nothing_to_attack(net):
 
 
 class Counted(nn.Module):
-    """Counts the images that pass."""
+    """Counts the images that pass, and the passes."""
 
     def __init__(self, model):
         super().__init__()
-        self.model, self.images = model, 0
+        self.model, self.images, self.passes = model, 0, 0
 
     def forward(self, x):
         self.images += len(x)
+        self.passes += 1
         return self.model(x)
 
 
@@ -122,9 +123,8 @@ def test_a_stopped_run_goes_on(net, tmp_path, place):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        QUICK.run(net, x, y, seed=1, index=index, state=tmp_path / place, progress=stop_after_two)
+        QUICK.run(Counted(net), x, y, seed=1, index=index, state=tmp_path / place, progress=stop_after_two)
     model, seen = Counted(net), []
-    # The wrapper has the same parameters: it is the same model.
     result = QUICK.run(model, x, y, 1, index, state=tmp_path / place, progress=lambda name, *_: seen.append(name))
     assert seen == [str(THREE[2])]
     assert torch.equal(result.x_adv, whole.x_adv)
@@ -133,7 +133,7 @@ def test_a_stopped_run_goes_on(net, tmp_path, place):
     assert result.backwards == whole.backwards
     assert result.zero_gradient_share == whole.zero_gradient_share
     assert model.images < whole.forwards
-    again = QUICK.run(net, x, y, seed=1, index=index, state=tmp_path / place)
+    again = QUICK.run(Counted(net), x, y, seed=1, index=index, state=tmp_path / place)
     assert torch.equal(again.x_adv, whole.x_adv)
     assert again.components == result.components
 
@@ -158,6 +158,44 @@ def test_a_state_of_something_else_is_refused(net, tmp_path):
     (tmp_path / "autoattack.safetensors").write_bytes(kept[:100])
     with pytest.raises(ValueError, match="`state` to be a file that AutoAttack wrote"):
         QUICK.run(net, x, y, state=tmp_path)
+
+
+class Tempered(nn.Module):
+    """Has its temperature in a plain attribute."""
+
+    def __init__(self, model, temperature):
+        super().__init__()
+        self.model, self.temperature = model, temperature
+
+    def forward(self, x):
+        return self.model(x) / self.temperature
+
+
+class Squashed(Tempered):
+    """Has the same weights, attributes and predictions, and other gradients."""
+
+    def forward(self, x):
+        return super().forward(x).tanh()
+
+
+def test_a_model_is_more_than_its_weights(net, tmp_path):
+    x, y = examples(net, 12)
+    QUICK.run(Tempered(net, 1.0), x, y, state=tmp_path)
+    again = QUICK.run(Tempered(net, 1.0), x, y, state=tmp_path)
+    parallel = QUICK.run(nn.DataParallel(Tempered(net, 1.0)), x, y, state=tmp_path)
+    assert torch.equal(again.x_adv, parallel.x_adv)
+    for other in (Tempered(net, 2.0), Squashed(net, 1.0)):
+        with pytest.raises(ValueError, match="of the same architecture"):
+            QUICK.run(other, x, y, state=tmp_path)
+
+
+def test_what_a_model_counts_in_a_run_does_not_make_it_another(net, tmp_path):
+    x, y = examples(net, 12)
+    QUICK.run(Counted(net), x, y, state=tmp_path)
+    seen = []
+    smaller = Execution(device="cpu", batch_size=5)  # so that there are more passes
+    QUICK.run(Counted(net), x, y, execution=smaller, state=tmp_path, progress=lambda *step: seen.append(step))
+    assert not seen
 
 
 def test_a_function_is_known_by_its_logits(net, tmp_path):

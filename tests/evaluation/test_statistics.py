@@ -1,5 +1,7 @@
 """Every figure against scipy, which users need not have."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -63,9 +65,31 @@ def test_compare_over_seeds(n: int) -> None:
     assert (got.difference, got.seeds) == (pytest.approx((first - second).mean()), n)
 
 
-def test_equal_differences_have_no_width() -> None:
-    got = compare_over_seeds([0.5, 0.5], [0.5, 0.5])
-    assert (got.difference, got.interval.low, got.interval.high, got.p_value) == (0, 0, 0, 1)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([0.5, 0.5], [0.5, 0.5]),
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]),
+        ([0.52, 0.54], [0.50, 0.52]),  # equal but for the last bit
+        ([52.3, 51.1, 49.7], [50.2, 49.0, 47.6]),
+    ],
+)
+def test_equal_differences_are_no_certainty(first: list[float], second: list[float]) -> None:
+    got = compare_over_seeds(first, second)
+    assert got.difference == pytest.approx(first[0] - second[0])
+    assert (got.interval.low, got.interval.high, got.p_value) == (-math.inf, math.inf, 1)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_figures_that_come_in_steps_scatter_by_their_rounding(n: int) -> None:
+    step = 0.01
+    got = compare_over_seeds([0.5] * n, [0.4] * n, step=step)
+    error = math.sqrt(2 * step**2 / 12 / n)  # two figures, each uniform within a step
+    reach = stats.t.ppf(0.975, n - 1) * error
+    assert (got.interval.low, got.interval.high) == pytest.approx((0.1 - reach, 0.1 + reach), rel=1e-8)
+    assert got.p_value == pytest.approx(2 * stats.t.sf(0.1 / error, n - 1), rel=1e-6)
+    first, second = [0.5, 0.6, 0.4], [0.4, 0.3, 0.4]  # these scatter by more than their steps
+    assert compare_over_seeds(first, second, step=step) == compare_over_seeds(first, second)
 
 
 def test_tails_at_the_ends() -> None:
@@ -82,6 +106,8 @@ def test_refusals() -> None:
         lower_bound(1, 2, 95)
     with pytest.raises(ValueError, match=r"at least 2 seeds, but got 1 and 1"):
         compare_over_seeds([0.5], [0.4])
+    with pytest.raises(ValueError, match=r"`step` to be at least 0, but got -0\.1"):
+        compare_over_seeds([0.5, 0.4], [0.4, 0.4], step=-0.1)
     with pytest.raises(ValueError, match=r"`alternative`"):
         paired_test(1, 2, "less")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"at least 0, but got -1 and 2"):

@@ -64,6 +64,19 @@ def test_compiled_with_autocast_and_scaler() -> None:
     assert after < before
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_on_another_device_than_the_current_one() -> None:
+    logits, target = torch.randn(64, 10), torch.randint(0, 10, (64,))
+    results = []
+    for device in ("cpu", "cuda:1"):
+        a = logits.to(device).requires_grad_()
+        loss = pc_loss(a, target.to(device))
+        (grad,) = torch.autograd.grad(loss, a)
+        results.append((loss.detach().cpu(), grad.cpu()))
+    assert torch.cuda.current_device() == 0
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-6)
+
+
 def test_memory() -> None:
     logits = torch.randn(1024, 32_768, device="cuda", requires_grad=True)
     target = torch.randint(0, 32_768, (1024,), device="cuda")

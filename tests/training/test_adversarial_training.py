@@ -15,6 +15,7 @@ import pclc
 from pclc import Execution, TrainConfig
 from pclc.attacks import PGD
 from pclc.data import Dataset
+from pclc.execution.settings import Precision
 from pclc.training import (
     METHODS,
     AdversarialConfig,
@@ -267,6 +268,32 @@ def test_robust_accuracy_is_that_of_the_attack(plain: nn.Module, digits: Dataset
     fooled = attack.run(plain, some.images.float() / 255, some.labels, seed=0).success
     assert share == pytest.approx(1 - fooled.double().mean().item(), abs=0.004)
     assert 0.1 < share < 0.9
+
+
+class Noting(nn.Module):
+    """Notes the types of what its layer gives, and the largest batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+        self.types: set[torch.dtype] = set()
+        self.most = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.layer(x.flatten(1)[:, :64])
+        self.types.add(logits.dtype)
+        self.most = max(self.most, len(x))
+        return logits
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_robust_accuracy_is_measured_as_the_execution_says(precision: Precision, digits: Dataset) -> None:
+    some, model = digits.subset(torch.arange(50)), Noting()
+    settings = Execution(device="cpu", precision=precision, batch_size=20)
+    robust_accuracy(model, some, selection_attack(AdversarialConfig(eps=0.1)), 0, settings, Processes())
+    crafting = {"fp32": set(), "bf16": {torch.bfloat16}}[precision]
+    assert model.types == {torch.float32} | crafting, "outcomes are decided in float32"
+    assert model.most == 20
 
 
 def test_watched_examples_keep_the_proportions(digits: Dataset) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pclc.attacks.apgd import APGD
 from pclc.attacks.apgd_targeted import APGDTargeted
@@ -22,7 +22,7 @@ from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_choice, check_untargeted
 from pclc.attacks.victim import Victim
 from pclc.execution import Execution
-from pclc.hashes import tensor_hash
+from pclc.hashes import architecture_hash, model_hash, tensor_hash
 
 Version = Literal["standard", "rand", "custom"]
 Progress = Callable[[str, int, int], None]  # what is done, the number of components done, the examples left
@@ -145,12 +145,16 @@ class AutoAttack(Attack):
             index: (N,) int64, the images' places in their data set; None: 0 ... N - 1.
             execution: precision of crafting, batch size, compilation, CUDA graphs.
             state: a file (.safetensors) or a folder in which the examples found are kept after each component; a run
-                that was stopped goes on there. A state of another attack, seed, model or data is refused.
+                that was stopped goes on there. A state of another attack, seed, model or data is refused; a model is
+                known by weights, modules and their settings, a plain function by its logits.
             progress: called with "clean" and then after each component: its name, how many are done, examples left.
         """
         journal = Journal(x.detach().clone(), torch.full_like(y, CLEAN))
         index = check_randomness(seed, index, x)
-        recording = _Recording(self, journal, index, state, progress or (lambda name, done, left: None), stop=self.stop)
+        # Before the first pass: a model may count them.
+        known = {} if state is None else _known(model)
+        told = progress or (lambda name, done, left: None)
+        recording = _Recording(self, journal, index, state, known, told, stop=self.stop)
         # The journal finds rows by their place in the batch; random numbers still belong to `index`.
         place = torch.arange(len(x), device=x.device)
         x_adv, success, victim = recording._run(model, x, y, seed, place, execution, decide=True)
@@ -175,7 +179,7 @@ class AutoAttack(Attack):
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
         journal = Journal(x.clone(), torch.full_like(y, CLEAN))
         place = torch.arange(len(x), device=x.device)
-        return _Recording(self, journal, index, None, lambda *_: None)._perturb(victim, x, y, seed, place)
+        return _Recording(self, journal, index, None, {}, lambda *_: None)._perturb(victim, x, y, seed, place)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -186,6 +190,7 @@ class _Recording(Attack):
     journal: Journal
     index: Tensor  # of all N examples
     state: str | os.PathLike[str] | None
+    known: dict[str, str]  # what the model is known by; nothing of a plain function
     progress: Progress
 
     def __str__(self) -> str:
@@ -242,14 +247,11 @@ class _Recording(Attack):
         """Take up what the state holds, and return what writes it."""
         if self.state is None:
             return lambda: None
-        # A wrapper has the same contents under other names; a plain function is known by its logits.
-        model = victim.model
-        contents = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else [logits]
         about = {
             "attack": str(self.attack),
             "seed": str(seed),
             "data": tensor_hash(x, y, place, self.index),
-            "model": tensor_hash(*contents),
+            **(self.known or {"model": tensor_hash(logits)}),
         }
         state = State(self.state, about)
         before = state.load(x, victim.cost)
@@ -297,3 +299,9 @@ class _Recording(Attack):
                     SquareStrongerWarning,
                     stacklevel=5,
                 )
+
+
+def _known(model: Model) -> dict[str, str]:
+    """What a module is known by: weights alone would give the figures of another temperature or another class."""
+    weights = model_hash(model)
+    return {} if weights is None else {"model": weights, "architecture": architecture_hash(model)}

@@ -49,7 +49,7 @@ class State:
 
     Args:
         path: a file that ends in .safetensors, or a folder to put it into.
-        about: what has to be the same to go on: attack, seed, data, model.
+        about: what has to be the same to go on: attack, seed, data, model, architecture.
     """
 
     def __init__(self, path: str | os.PathLike[str], about: dict[str, str]) -> None:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 METHOD = "Clopper-Pearson"
 CONFIDENCE = 0.95
+# Differences that scatter by no more than this share of the figures do so by the rounding of float64.
+_ROUNDING = 1e-12
 
 Alternative = Literal["two-sided", "greater"]
 
@@ -25,7 +27,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class SeedComparison:
-    """Two methods over the same seeds: the mean of first minus second, Student's interval of it, and its p value."""
+    """Two methods over the same seeds: the mean of first minus second, Student's interval of it, and its p value.
+
+    Where the seeds do not tell how much differences scatter, the interval is unbounded and the p value 1.
+    """
 
     difference: float
     interval: Interval
@@ -86,16 +91,33 @@ def paired_test(only_first: int, only_second: int, alternative: Alternative = "t
 
 
 def compare_over_seeds(
-    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE
+    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE, *, step: float = 0.0
 ) -> SeedComparison:
     """Student's interval of the paired differences: the i-th figures of both belong to the same seed.
+
+    A few seeds whose differences are all the same do not show that others would be, too: figures that come in steps
+    often agree by chance. So the standard deviation is taken to be at least step / sqrt(6), that of the difference of
+    two figures rounded to `step`. Where differences do not scatter and no step is given, no interval can be estimated,
+    and it reaches from -inf to inf.
+
+    Args:
+        first: a figure for each seed.
+        second: those of the other method.
+        confidence: of the interval.
+        step: the least by which a figure can change: 1 / N of an accuracy over N examples, 100 / N in percent.
 
     Example:
         >>> comparison = compare_over_seeds([0.52, 0.54, 0.53], [0.50, 0.51, 0.51])
         >>> round(comparison.difference, 4), round(comparison.interval.low, 4), round(comparison.interval.high, 4)
         (0.0233, 0.009, 0.0377)
+        >>> compare_over_seeds([0.52, 0.54], [0.50, 0.52]).interval
+        Interval(low=-inf, high=inf)
+        >>> round(compare_over_seeds([0.52, 0.54], [0.50, 0.52], step=1 / 1000).interval.low, 4)
+        0.0163
     """
     _confidence(confidence)
+    if not (math.isfinite(step) and step >= 0):
+        raise ValueError(f"Expected `step` to be at least 0, but got {step!r}.")
     if len(first) != len(second) or len(first) < 2:
         raise ValueError(
             f"Expected `first` and `second` to have a figure for each of at least 2 seeds, "
@@ -103,9 +125,12 @@ def compare_over_seeds(
         )
     n = len(first)
     differences = np.subtract(first, second, dtype=np.float64)
-    mean, error = float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(n)
+    mean, spread = float(differences.mean()), max(float(differences.std(ddof=1)), step / math.sqrt(6))
+    if spread <= _ROUNDING * float(np.abs([first, second]).max()):
+        return SeedComparison(mean, Interval(-math.inf, math.inf), confidence, 1.0, n)
+    error = spread / math.sqrt(n)
     reach = _bisect(lambda t: student_within(t, n - 1) - confidence, 0.0, _largest_t(confidence, n - 1)) * error
-    p_value = 1 - student_within(abs(mean) / error, n - 1) if error else float(mean == 0)
+    p_value = 1 - student_within(abs(mean) / error, n - 1)
     return SeedComparison(mean, Interval(mean - reach, mean + reach), confidence, p_value, n)
 
 

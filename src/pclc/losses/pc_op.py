@@ -49,7 +49,9 @@ def _forward(
     mean: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     terms = Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index, mean)
-    loss, rows = _implementation(logits).forward(logits, target, terms)
+    # Triton launches on the current device, wherever the tensors are.
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        loss, rows = _implementation(logits).forward(logits, target, terms)
     return loss, *rows
 
 
@@ -75,7 +77,8 @@ def _backward(
     mean: bool,
 ) -> Tensor:
     terms = Terms(margin, logit_weight, soft_constraint, average_classes, ignore_index, mean)
-    grad: Tensor = _implementation(logits).backward(grad_loss, logits, target, Rows(*rows), terms)
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        grad: Tensor = _implementation(logits).backward(grad_loss, logits, target, Rows(*rows), terms)
     return grad
 
 

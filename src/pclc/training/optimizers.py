@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from pclc.training.config import TrainConfig
 
+# How an optimizer computes, not what.
+_FLAGS = ("foreach", "capturable", "differentiable", "fused")
+
 
 def make_optimizer(
     config: TrainConfig, parameters: Iterable[nn.Parameter], device: torch.device
@@ -35,8 +38,15 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Go on from a checkpoint, with the learning rate where it was: a tensor on the device, or a number."""
-    rates = [group["lr"] for group in optimizer.param_groups]
-    optimizer.load_state_dict(state)
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate
+    """Go on from a checkpoint, perhaps of another device.
+
+    What is computed is the checkpoint's; how it is computed stays the optimizer's own, because the device decides it:
+    the flags, and the place of the learning rate, which is a tensor on the device or a number.
+    """
+    own = [(group["lr"], {flag: group[flag] for flag in _FLAGS if flag in group}) for group in optimizer.param_groups]
+    # Before loading: torch goes by the flags in the state when it puts tensors on the device.
+    groups = [{**group, **flags} for group, (_, flags) in zip(state["param_groups"], own, strict=True)]
+    optimizer.load_state_dict({**state, "param_groups": groups})
+    for group, (rate, _) in zip(optimizer.param_groups, own, strict=True):
+        lr = float(group["lr"])
+        group["lr"] = rate.fill_(lr) if isinstance(rate, Tensor) else lr

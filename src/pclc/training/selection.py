@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -46,13 +46,15 @@ def robust_accuracy(
 ) -> float:
     """Share of the examples that the model gets right under attack; every process takes its part of them."""
     device = execution.torch_device
+    # Compiling the model as it is attacked takes longer than the few passes here.
+    crafting = replace(execution, compile=False)
     mine = torch.arange(peers.rank, len(dataset), peers.count)
 
     def right(images: Tensor, labels: Tensor, index: Tensor) -> Tensor:
         x = images.to(device).float().div(255).contiguous(memory_format=execution.memory_format)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ZeroGradientWarning)
-            return ~attack.run(model, x, labels.to(device), seed, index.to(device)).success
+            return ~attack.run(model, x, labels.to(device), seed, index.to(device), crafting).success
 
     survivors = in_batches(right, dataset.images[mine], dataset.labels[mine], mine, size=execution.resolved_batch_size)
     return peers.sum(survivors.sum().double()).item() / len(dataset)

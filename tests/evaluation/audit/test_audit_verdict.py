@@ -70,6 +70,33 @@ def test_too_few_examples_cannot_be_judged() -> None:
     assert verdict(flags(1, 1), flags(0, 1)) == "cannot judge"
 
 
+def reason(claimed: Tensor | float, worst: Tensor) -> str:
+    judged = judge(claimed, worst, overstatement(claimed, worst, ALPHA), near_chance=None, doubts=[])
+    assert judged.verdict == "not refuted"
+    return judged.reason
+
+
+def test_few_examples_say_little() -> None:
+    for claimed in (0.9, flags(5, 5)):
+        told = reason(claimed, flags(5, 5))
+        assert "With only 5 examples that says little: 48 to 100 % may be left" in told  # 0.025 ** (1 / 5) = 0.478
+        assert "so few can hardly refute a claim that is not far off. Use more examples." in told
+    assert "With only 5 examples that says little: 0 to 52 %" in reason(flags(0, 5), flags(0, 5))
+    assert "With only 60 examples" in reason(0.55, flags(30, 60))  # 36.8 to 63.2 %
+    assert "so few" not in reason(0.99, flags(59, 60))  # 91.1 to 100.0 %
+    assert "With only 160 examples" in reason(0.55, torch.full((160,), 0.5))  # by Hoeffding's bound
+
+
+@pytest.mark.parametrize("n", [256, 1000])
+def test_many_examples_are_never_called_few(n: int) -> None:
+    for right in range(0, n + 1, 16):
+        worst = flags(right, n)
+        assert "so few" not in reason(worst, worst)
+        if right:
+            assert "so few" not in reason(right / n, worst)
+    assert "so few" not in reason(0.5, torch.full((n,), 0.5))
+
+
 def test_reasons_have_an_order() -> None:
     assert verdict(flags(100, 100), flags(0, 100), near="near chance") == "cannot judge"  # the set-up is wrong
     assert verdict(flags(100, 100), flags(0, 100), doubts=("planted",)) == "refuted"  # witnesses need no gradients

@@ -64,7 +64,7 @@ class Audit:
 
     Attributes:
         verdict: "refuted", "not refuted" or "cannot judge".
-        reason: why, in a sentence.
+        reason: why, in words.
         claimed: what plain PGD-40 on cross-entropy leaves, with its interval; a number where the claim was stated.
         clean: accuracy without an attack.
         robust_accuracy: accuracy in the worst case over all attacks, with its interval; what is really left is at most

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from pclc.evaluation.audit.shares import hoeffding
+from pclc.evaluation.audit.shares import Share, hoeffding
 from pclc.evaluation.statistics import lower_bound, upper_bound
 
 Verdict = Literal["refuted", "not refuted", "cannot judge"]
@@ -20,6 +20,11 @@ LEAST = 0.02
 ALPHA = 0.05
 # A first look at so many examples, drawn at random, and how its share of ALPHA and of the examples is fixed beforehand.
 FIRST_LOOK, FIRST_ALPHA, FEWEST_FOR_TWO = 256, 0.01, 1024
+
+
+# An interval of the worst case that reaches further than this to both sides has too few examples for "not refuted" to
+# say much. From 256 on none does, not even Hoeffding's for random models.
+COARSE = 0.10
 
 
 class Look(NamedTuple):
@@ -52,7 +57,7 @@ class Overstatement:
 
 
 class Judgement(NamedTuple):
-    """A verdict and the sentence that gives its reason."""
+    """A verdict and its reason in words."""
 
     verdict: Verdict
     reason: str
@@ -137,7 +142,8 @@ def judge(
         return Judgement("refuted", f"The claim is overstated by at least {100 * found.bound:.1f} %, beyond {line}.")
     value = claimed if isinstance(claimed, float) else float(claimed.double().mean())
     if not stated and value <= LEAST:
-        return Judgement("not refuted", f"The claim leaves {100 * value:.1f} %: it claims no robustness to refute.")
+        reason = f"The claim leaves {100 * value:.1f} %: it claims no robustness to refute."
+        return Judgement("not refuted", reason + _too_few(worst, found))
     if not is_refuted(_all_broken(claimed, worst, found), stated):
         return Judgement(
             "cannot judge",
@@ -148,7 +154,19 @@ def judge(
             "cannot judge",
             f"No witnesses enough, but the attacks are in doubt, so that they say little: {', '.join(doubts)}.",
         )
-    return Judgement("not refuted", "The attacks did not find witnesses enough; that is no proof of robustness.")
+    reason = "The attacks did not find witnesses enough; that is no proof of robustness."
+    return Judgement("not refuted", reason + _too_few(worst, found))
+
+
+def _too_few(worst: Tensor, found: Overstatement) -> str:
+    """A sentence where the interval of the worst case is wide: a claim that is far off would have passed as well."""
+    left = Share.of(worst, found.confidence)
+    if left.high - left.low <= 2 * COARSE:
+        return ""
+    return (
+        f" With only {left.n} examples that says little: {100 * left.low:.0f} to {100 * left.high:.0f} % may be left "
+        "after these attacks, and so few can hardly refute a claim that is not far off. Use more examples."
+    )
 
 
 def _all_broken(claimed: Tensor | float, worst: Tensor, found: Overstatement) -> Overstatement:
