@@ -79,7 +79,9 @@ def carlini_wagner(
     margin, descend, tall = directed("margin", targeted), adam(-lr), (-1, *[1] * (x.dim() - 1))
     enter, leave, slope_of_leaving, move = _SPACES[space]
     best, best_norm = x.clone(), x.new_full((len(x),), torch.inf)
-    const, low, high = (x.new_full((len(x),), value) for value in (initial_const, 0.0, torch.inf))
+    # Where the nearest is not asked for it does not matter which c fools, and the largest does so in the fewest steps.
+    first = initial_const if nearest else initial_const * 10 ** (search_steps - 1)
+    const, low, high = (x.new_full((len(x),), value) for value in (first, 0.0, torch.inf))
     everything = torch.arange(len(x), device=x.device)
     for _ in range(search_steps):
         todo = everything if nearest else everything[best_norm.isinf()]
@@ -111,6 +113,9 @@ def carlini_wagner(
                 now = now.keep(best_norm[now.row].isinf())
                 if not len(now.row):
                     break
+        if not nearest:
+            const = const / 10
+            continue
         low, high = torch.where(found, low, const), torch.where(found, const, high)
         const = torch.where(high.isinf(), 10 * const, (low + high) / 2)
     return best
@@ -137,8 +142,9 @@ class CarliniWagner(Attack):
         initial_const: the first c.
         space: "tanh", as above, or "pixel": x' itself, clamped to the box after each step. A step of `lr` moves w, and
             at black and white pixels w has far to go: with a small `lr` and few steps they hardly change.
-        nearest: search for the nearest example that fools. With False an example is left alone at the first one found:
-            the same examples are fooled, with far fewer passes where many are.
+        nearest: search for the nearest example that fools. With False an example is left alone at the first one found,
+            and the values of c are tried from the largest down: the same examples are fooled, with far fewer passes
+            where many are.
         targeted: `y` is the class to reach.
         stop: "success" leaves examples alone that are fooled before the attack; it says nothing about the others, for
             which `nearest` decides.
