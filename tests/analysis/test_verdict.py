@@ -60,6 +60,8 @@ def test_what_the_runs_cannot_tell() -> None:
     half_width_of_one = 1 / (student_quantile(0.95, 2) * math.sqrt(4 / 3))  # standard deviation that gives it
     for half, judgement in ((4.9, "reproduced"), (5.1, "underpowered")):
         assert judge(50.0, [50.0 + half * half_width_of_one * d for d in (-1, 0, 1)]).judgement == judgement
+    assert [judge(figure, [35.0, 45.0, 55.0]).outside for figure in (39.7, -5.0, 95.6)] == [False, True, True]
+    assert not judge(39.7, [45.0]).outside
     assert judge(0.558, [0.50, 0.56, 0.62], rounding=0.0005, widest=0.05).judgement == "underpowered"
 
 

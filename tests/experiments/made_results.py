@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pclc.evaluation.result import NO_EVIDENCE
 from pclc.experiments.experiment import Cell
 from pclc.experiments.store import Store
 
@@ -18,7 +19,13 @@ def content(cell: Cell, accuracies: dict[str, float]) -> dict[str, Any]:
         "n": 1000,
         "clean": round(10 * accuracies["clean"]),
         "attacks": [
-            {"attack": attack.text, "transfer": attack.transfer, "correct": correct[attack.name], "seconds": 2.0}
+            {
+                "attack": attack.text,
+                "transfer": attack.transfer,
+                "correct": correct[attack.name],
+                "seconds": 2.0,
+                "zero_gradient_share": 0.25 if attack.name == "mim 0.1" else 0.0,
+            }
             for attack in cell.attacks
         ],
         "worst_case": [{"norm": "Linf", "eps": 0.1, "correct": 5}, {"norm": None, "eps": None, "correct": 0}],
@@ -26,7 +33,7 @@ def content(cell: Cell, accuracies: dict[str, float]) -> dict[str, Any]:
         "seconds": {"analyses": 1.0, "audit": 4.0},
         "conditions": {"device": "cpu", "precision": "fp32", "versions": {"torch": "2", "pclc": "0"}},
         "code": "12345678",
-        "warnings": ["something was seen"],
+        "warnings": ["something was seen", f"25.0% of the gradients of mim {NO_EVIDENCE}"],
     }
 
 

@@ -29,6 +29,7 @@ NAMES = [
     "masking",
     "cw-space",
     "schedules",
+    "spsa-steps",
     "table1",
     "table2",
     "table3",

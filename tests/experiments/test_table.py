@@ -68,6 +68,41 @@ def test_a_column_in_one_line(tmp_path: Path) -> None:
     assert block(make_table(Store(tmp_path / "empty"), experiment, Selection(), {})).summary("10 epochs") == ""
 
 
+def test_a_figure_outside_an_interval_that_is_wide(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",))
+    scattered = {"clean": 99.2, "pgd 0.1": 49.0, "pgd 0.2": 60.0, "bim 0.2": 4.5}
+    fill(
+        store,
+        selection.cells(table1),
+        lambda cell: (
+            {row: value + 3.0 * (cell.training.config.seed - 2) * (value > 9) for row, value in scattered.items()}
+            | {"clean": 99.2}
+        ),
+    )
+    table = make_table(store, table1, selection, {})
+    assert entry(table, "pgd 0.1", "ce").text() == "49.0 | 49.0 ± 4.7 | underpowered"
+    assert entry(table, "pgd 0.2", "ce").text() == "3.3 | 60.0 ± 4.7 | underpowered, yet outside: +56.7"
+    assert entry(table, "bim 0.2", "ce").text() == "4.5 | 4.5 ± 0.0 | reproduced"
+    assert "2 underpowered (1 of these outside the interval all the same)" in block(table).summary("ce")
+
+
+def test_gradients_that_were_zero_stand_with_their_column(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",), seeds=2)
+    fill(store, selection.cells(table1), near)
+    table = make_table(store, table1, selection, {})
+    assert block(table).about("ce").startswith("ce: seeds 0, 1; not run: 2, 3, 4; ")
+    assert (
+        block(table).about("ce").endswith("; up to 25.0 % of an attack's gradients were exactly zero (mim 0.1, seed 0)")
+    )
+    assert not [note for note in table.notes if "gradients" in note], "not once for each attack and cell"
+
+
+def test_those_of_a_substitute_do_not_count(tmp_path: Path) -> None:
+    experiment, store, selection = load_experiment("table3"), Store(tmp_path), Selection(("mnist",), seeds=1)
+    fill(store, selection.cells(experiment), near)
+    assert block(make_table(store, experiment, selection, {})).zero_gradients == {}
+
+
 def test_what_to_know_about_a_published_figure(tmp_path: Path) -> None:
     experiment, store, selection = load_experiment("table2"), Store(tmp_path), Selection(("mnist",), seeds=2)
     fill(store, selection.cells(experiment), near)
@@ -82,8 +117,8 @@ def test_contrasts(tmp_path: Path, table1: Experiment) -> None:
     fill(store, selection.cells(table1), near)
     contrasts = {(c.row, c.column, c.baseline): c for c in block(make_table(store, table1, selection, {})).contrasts}
     assert {(column, baseline) for _, column, baseline in contrasts} == {("pc-lc", "ce")}
-    assert contrasts["pgd 0.1", "pc-lc", "ce"].text() == "+23.3 | +21.0 ± 0.0 (+21.0 to +21.0) | differs -2.3"
-    assert contrasts["autoattack 0.1", "pc-lc", "ce"].text() == "+10.0 ± 0.0 (+10.0 to +10.0)"
+    assert contrasts["pgd 0.1", "pc-lc", "ce"].text() == "+23.3 | +21.0 ± 0.0 (+20.9 to +21.1) | differs -2.3"
+    assert contrasts["autoattack 0.1", "pc-lc", "ce"].text() == "+10.0 ± 0.0 (+9.9 to +10.1)"
 
 
 def test_seeds_that_were_not_run(tmp_path: Path, table1: Experiment) -> None:

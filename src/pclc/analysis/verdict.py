@@ -35,6 +35,11 @@ class Verdict:
     high: float | None = None
 
     @property
+    def outside(self) -> bool:
+        """Whether the published figure lies outside the interval, however wide that is."""
+        return self.low is not None and self.high is not None and not self.low <= self.published <= self.high
+
+    @property
     def difference(self) -> float | None:
         """Ours minus published."""
         return None if self.mean is None else self.mean - self.published
@@ -44,8 +49,8 @@ def judge(published: float, ours: Sequence[float], *, rounding: float = 0.05, wi
     """Judge a published figure by our runs.
 
     The published figure is one run of somebody's, so it is held against the 95 % prediction interval of a single run,
-    mean ± t(n - 1) s sqrt(1 + 1/n), widened by the rounding in print. An interval that reaches further than `widest` on
-    either side decides nothing, even where the figure lies outside: the runs scatter too much to speak of one value.
+    mean ± t(n - 1) s sqrt(1 + 1/n), widened by the rounding in print. Where it reaches further than `widest` on either
+    side the runs scatter too much to speak of one value, and whether the figure is `outside` is said beside that.
 
     Args:
         published: the figure in print.

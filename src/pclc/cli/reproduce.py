@@ -25,8 +25,8 @@ def reproduce(
         list[str],
         typer.Argument(
             metavar="EXPERIMENT",
-            help="table1 ... table5, figure1 ... figure3, gaps, masking, schedules, cw-space, adversarial, all, "
-            "or a TOML file; several share models and attacks.",
+            help="table1 ... table5, figure1 ... figure3, gaps, masking, schedules, cw-space, spsa-steps, adversarial, "
+            "all, or a TOML file; several share models and attacks.",
         ),
     ],
     datasets: Annotated[list[str] | None, typer.Option(help="Only this data set; may be given again.")] = None,
@@ -254,12 +254,8 @@ def _print_block(block: "Block") -> None:
         if any(block.audits.values()):
             rows.append({"row": "audit", **{name: block.audited(name) for name in columns}})
         print_table(rows, title=f"{block.dataset}, {block.model} ({heading})")
-    for column, seeds in block.seeds.items():
-        missing = block.not_run[column]
-        ran = f"seeds {_listed(seeds)}" if seeds else "no seed"
-        summary = block.summary(column)
-        not_run = f"; not run: {_listed(missing)}" if missing else ""
-        typer.echo(f"{column}: {ran}{not_run}" + (f"; {summary}" if summary else ""))
+    for column in block.columns:
+        typer.echo(block.about(column))
     for remark in block.remarks:
         typer.echo(f"* {remark}")
     contrasts = [contrast for contrast in block.contrasts if contrast.differences or contrast.published is not None]
@@ -323,7 +319,3 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     text = setting_text(row["setting"])
     shown = {name: "not run" if row[name] is None else f"{row[name]:.2f}" for name in ("clean %", "robust %")}
     return {"column": row["column"], "setting": text, **shown, "chosen": "chosen" if row["chosen"] else ""}
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, sorted(seeds)))

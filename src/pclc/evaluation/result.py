@@ -8,6 +8,8 @@ from torch import Tensor
 from pclc.attacks.types import Norm
 from pclc.evaluation.statistics import CONFIDENCE, clopper_pearson
 
+NO_EVIDENCE = "were exactly zero: that it fails there is no evidence of robustness."
+
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -118,10 +120,7 @@ class Outcome:
                 f"{self.outside} examples of {self.attack} left the ball or the box, and do not count as fooled."
             )
         if self.zero_gradient_share:
-            notes.append(
-                f"{self.zero_gradient_share:.1%} of the gradients of {self.attack} were exactly zero: that it fails "
-                "there is no evidence of robustness."
-            )
+            notes.append(f"{self.zero_gradient_share:.1%} of the gradients of {self.attack} {NO_EVIDENCE}")
         return tuple(notes)
 
 

@@ -174,10 +174,10 @@ def _sentences(blocks: Sequence[Block]) -> list[str]:
 def _compared(block: Block, first: str, second: str) -> str | None:
     """One arm against another, in a sentence; None where they have no seed in common."""
     row = _robust(block)
-    found = compare(_values(block, row, first), _values(block, row, second))
+    found = compare(_values(block, row, first), _values(block, row, second), block.step)
     if found is None:
         return None
-    clean = compare(_values(block, "clean", first), _values(block, "clean", second))
+    clean = compare(_values(block, "clean", first), _values(block, "clean", second), block.step)
     words = {1: "leaves more than", -1: "leaves less than", 0: "cannot be told from"}[_side(found)]
     if isinstance(found, float):
         words = "has only one seed in common, which decides nothing, with"
@@ -201,7 +201,7 @@ def _what_helps(block: Block) -> list[str]:
     sides: dict[int, list[str]] = {1: [], -1: [], 0: []}
     few: list[str] = []
     for column in block.columns:
-        found = compare(_values(block, row, column), _values(block, row, "ce"))
+        found = compare(_values(block, row, column), _values(block, row, "ce"), block.step)
         if column != "ce":
             (sides[_side(found)] if isinstance(found, SeedComparison) else few).append(column)
     if not any(sides.values()):
@@ -218,7 +218,7 @@ def _mae(blocks: Sequence[Block]) -> str:
     """The plain sentence about the mean absolute error, whichever way it falls."""
     for block in blocks:
         row = _robust(block)
-        found = compare(_values(block, row, "ce + mae"), _values(block, row, "ce + pc"))
+        found = compare(_values(block, row, "ce + mae"), _values(block, row, "ce + pc"), block.step)
         if found is None:
             continue
         numbers = f"`ce + mae` minus `ce + pc` is {difference(found)} points{_seeds(found)} ({block.model})"

@@ -14,6 +14,7 @@ from pclc.experiments.table import Block, Contrast, Entry, JudgedClaim, Table, m
 _IMAGES = "images/reproduction"
 _PUBLISHED_A_TABLE, _COLUMNS_A_TABLE = 2, 5  # columns of the paper with three cells each; of ours with one
 _FEW = 3  # exceptions to a claim that are named
+_BY_MEANS = "Judged by our means over seeds; how sure a difference between losses is, its interval says."
 _SHOWN = {
     "ranks": "Bars show in which class newly successful attacks land, for each eps; a line shows how many there are",
     "embedding": "t-SNE of the last features; each class has a colour and a marker, successful attacks are plus signs",
@@ -77,7 +78,7 @@ def _experiment(table: Table, figures: Sequence[Path]) -> str:
         parts += [f"#### {block.dataset}, {block.model}", *_block(block)]
     parts += [_figure(stem, name) for stem in figures]
     if table.claims and selection.variant == "paper":
-        parts += ["#### What the paper says in words", _claims(table.claims)]
+        parts += ["#### What the paper says in words", _BY_MEANS, _claims(table.claims)]
     ran = list(dict.fromkeys(block.dataset for block in _ran(table)))
     left = [dataset for group in table.experiment.groups for dataset in group.datasets if dataset not in ran]
     about = [f"Conditions: {text}." for text in table.conditions]
@@ -104,7 +105,7 @@ def _block(block: Block) -> list[str]:
         if any(block.audits.values()):
             rows.append({"row": "audit", **{name: block.audited(name) for name in columns}})
         parts.append(markdown_table(rows))
-    parts.append(bullets([_seeds(block, column) for column in block.columns]))
+    parts.append(bullets([block.about(column) for column in block.columns]))
     parts += _nearest(block)
     if block.remarks:
         parts.append("\n".join(f"\\* {remark}" for remark in block.remarks))
@@ -145,12 +146,6 @@ def _contrast(contrast: Contrast) -> dict[str, str]:
         "ours (95 % interval of the mean)": ours,
         "verdict": verdict,
     }
-
-
-def _seeds(block: Block, column: str) -> str:
-    run, missing, summary = block.seeds[column], block.not_run[column], block.summary(column)
-    left = f"; not run: {listed(missing)}" if missing else ""
-    return f"{column}: seeds {listed(sorted(run))}{left}" + (f"; {summary}" if summary else "")
 
 
 def _nearest(block: Block) -> list[str]:

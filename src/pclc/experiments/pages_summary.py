@@ -111,10 +111,13 @@ def _published(block: Block) -> list[Entry]:
 
 
 def _counts(verdicts: Iterable[Verdict | None]) -> str:
-    counts = Counter(verdict.judgement for verdict in verdicts if verdict is not None)
+    found = [verdict for verdict in verdicts if verdict is not None]
+    counts = Counter(verdict.judgement for verdict in found)
+    outside = sum(verdict.outside for verdict in found if verdict.judgement == "underpowered")
     return (
-        f"{counts['reproduced']} are reproduced, {counts['differs']} differ, for {counts['underpowered']} the seeds do "
-        f"not suffice, and {counts['not run']} are not run"
+        f"{counts['reproduced']} are reproduced, {counts['differs']} differ, for {counts['underpowered']} our seeds "
+        f"scatter too much to tell ({outside} of these lie outside the interval all the same), and "
+        f"{counts['not run']} are not run"
     )
 
 

@@ -74,16 +74,18 @@ def warnings_in(notes: Sequence[str]) -> list[str]:
     return [f"Warning in {counted(count, 'cell')}: {shown(text)}" for text, count in counts.items()]
 
 
-def compare(first: Mapping[int, float], second: Mapping[int, float]) -> SeedComparison | float | None:
+def compare(first: Mapping[int, float], second: Mapping[int, float], step: float) -> SeedComparison | float | None:
     """First minus second over the seeds that both have: a number where that is one, None where there is none.
 
+    A figure can change by `step` at the least.
+
     Example:
-        >>> compare({0: 2.0}, {0: 1.5, 1: 1.0}), compare({0: 2.0}, {1: 1.0})
+        >>> compare({0: 2.0}, {0: 1.5, 1: 1.0}, 0.01), compare({0: 2.0}, {1: 1.0}, 0.01)
         (0.5, None)
     """
     seeds = sorted(first.keys() & second.keys())
     if len(seeds) > 1:
-        return compare_over_seeds([first[seed] for seed in seeds], [second[seed] for seed in seeds])
+        return compare_over_seeds([first[seed] for seed in seeds], [second[seed] for seed in seeds], step=step)
     return first[seeds[0]] - second[seeds[0]] if seeds else None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pclc.analysis.claims import Finding
 from pclc.analysis.verdict import Verdict, judge, judge_contrast
+from pclc.evaluation.result import NO_EVIDENCE
 from pclc.evaluation.statistics import SeedComparison, compare_over_seeds
 from pclc.experiments.claims import Claim, load_claims, published_figures
 from pclc.experiments.experiment import Cell, Experiment, load_experiment
@@ -17,6 +18,7 @@ from pclc.experiments.store import Store
 from pclc.experiments.values import Selection, mean_figures, row_of, row_values
 
 _CONFUSION = re.compile(".+ from .+ to .+")  # too many for a table; claims and figures have them
+_NOTICED = 0.0005  # share of gradients that are zero from which on it is told
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,20 @@ class Contrast:
 
 
 @dataclass(frozen=True)
+class ZeroGradients:
+    """The largest share of an attack's gradients that were exactly zero, and where that was."""
+
+    share: float
+    row: str
+    seed: int
+
+    def __str__(self) -> str:
+        return (
+            f"up to {100 * self.share:.1f} % of an attack's gradients were exactly zero ({self.row}, seed {self.seed})"
+        )
+
+
+@dataclass(frozen=True)
 class Block:
     """The figures of one data set and network."""
 
@@ -93,6 +109,8 @@ class Block:
     seeds: Mapping[str, tuple[int, ...]]  # by column, those that were run
     not_run: Mapping[str, tuple[int, ...]]
     audits: Mapping[str, Mapping[int, str]]  # by column, the verdicts of those that were audited
+    zero_gradients: Mapping[str, ZeroGradients]  # by column that has some
+    step: float  # points by which one image changes an accuracy; 0 where nothing was run
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -108,6 +126,13 @@ class Block:
         """What the audits of a column say, over seeds."""
         counts = Counter(self.audits[column].values())
         return ", ".join(f"{verdict} ({count} of {counts.total()})" for verdict, count in counts.items()) or "not run"
+
+    def about(self, column: str) -> str:
+        """Which seeds a column has, how it compares with the published one, and what makes it less than it seems."""
+        run, missing = (", ".join(map(str, sorted(seeds[column]))) for seeds in (self.seeds, self.not_run))
+        parts = [f"seeds {run}" if run else "no seed", f"not run: {missing}" if missing else "", self.summary(column)]
+        parts.append(str(self.zero_gradients.get(column, "")))
+        return f"{column}: " + "; ".join(part for part in parts if part)
 
     def distance(self, column: str) -> float | None:
         """How far a column is from the published one on average over its rows; None where nothing was judged."""
@@ -125,6 +150,8 @@ class Block:
         words = ", ".join(
             f"{counts[word]} {word}" for word in ("reproduced", "differs", "underpowered") if counts[word]
         )
+        outside = sum(verdict.outside for verdict in verdicts if verdict.judgement == "underpowered")
+        words += f" ({outside} of these outside the interval all the same)" if outside else ""
         digits = 3 if all(_digits(e.row) == 3 for e in self.entries if e.column == column and e.verdict) else 1
         return f"{words}; on average {distance:.{digits}f} from the published figure"
 
@@ -296,6 +323,7 @@ def _block(
         for column in columns
     }
     judged = not selection.limits
+    step = max((100 / results[cell.hash]["n"] for cell in cells if cell.hash in results), default=0.0)
     entries = tuple(
         Entry(row, column, figure, found, _verdict(figure, found) if judged else None)
         for (row, column), figure in figures.items()
@@ -310,11 +338,27 @@ def _block(
         columns,
         tuple(rows),
         entries,
-        tuple(_contrasts(experiment, first, rows, figures, values, judged)),
+        tuple(_contrasts(experiment, first, rows, figures, values, judged, step)),
         run,
         {column: tuple(sorted(defined - set(seeds))) for column, seeds in run.items()},
         {column: _verdicts([c for c in cells if c.column == column and c.audit], results) for column in columns},
+        _zero_gradients(cells, results),
+        step,
     )
+
+
+def _zero_gradients(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> dict[str, ZeroGradients]:
+    """By column, where the most gradients were zero: of one attack on the model itself, which AutoAttack is not."""
+    most: dict[str, ZeroGradients] = {}
+    for cell in cells:
+        names = {attack.text: attack.name for attack in cell.attacks if not attack.transfer}
+        for row in results[cell.hash]["attacks"] if cell.hash in results else ():
+            name, share, before = names.get(row["attack"]), row["zero_gradient_share"] or 0.0, most.get(cell.column)
+            if name is None or row["transfer"] or name.startswith("autoattack") or share < _NOTICED:
+                continue
+            if before is None or share > before.share:
+                most[cell.column] = ZeroGradients(share, name, cell.training.config.seed)
+    return most
 
 
 def _verdicts(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> dict[int, str]:
@@ -335,6 +379,7 @@ def _contrasts(
     figures: Mapping[tuple[str, str], PublishedFigure | None],
     values: Mapping[tuple[str, str], Mapping[int, float]],
     judged: bool,
+    step: float,
 ) -> list[Contrast]:
     """Each column minus the baselines; columns that stand for the same one of the paper are not compared."""
     columns = list(first)
@@ -353,7 +398,8 @@ def _contrasts(
                 if both and one and judged:
                     verdict = judge_contrast(both, (ours, theirs), rounding=one.rounding, widest=one.widest)
                 pairs = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
-                interval = compare_over_seeds(*pairs) if len(seeds) > 1 else None
+                least = 0.0 if _digits(row) == 3 else step
+                interval = compare_over_seeds(*pairs, step=least) if len(seeds) > 1 else None
                 differences = {seed: ours[seed] - theirs[seed] for seed in seeds}
                 published = both and both[0] - both[1]
                 contrasts.append(Contrast(row, column, baseline, published, differences, verdict, interval))
@@ -368,8 +414,10 @@ def _digits(row: str) -> int:
 def _judged(verdict: Verdict | None, digits: int) -> list[str]:
     if verdict is None or verdict.judgement == "not run":
         return []
-    difference = f" {verdict.difference:+.{digits}f}" if verdict.judgement == "differs" else ""
-    return [verdict.judgement + difference]
+    if not verdict.outside:
+        return [verdict.judgement]
+    word = "differs" if verdict.judgement == "differs" else f"{verdict.judgement}, yet outside:"
+    return [f"{word} {verdict.difference:+.{digits}f}"]
 
 
 def _tuning_rows(
@@ -414,7 +462,9 @@ def _label(cell: Cell) -> str:
 
 
 def _warnings(results: Mapping[str, Mapping[str, Any]], cell: Cell) -> list[str]:
-    return list(results[cell.hash]["warnings"]) if cell.hash in results else []
+    """But those about zero gradients, which every attack has: the largest share stands with its column."""
+    texts = results[cell.hash]["warnings"] if cell.hash in results else []
+    return [text for text in texts if not text.endswith(NO_EVIDENCE)]
 
 
 def _block_dict(block: Block) -> dict[str, Any]:
