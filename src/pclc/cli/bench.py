@@ -192,6 +192,7 @@ def attack(
     examples: Annotated[int, typer.Option(min=1, help="Test images, from the first on.")] = 1000,
     batch_size: Annotated[int, typer.Option(min=1, help="Images at a time, for all variants.")] = 250,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")] = 3,
+    compiled: Annotated[bool, typer.Option(help="On CUDA also compiled variants.")] = True,
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Device = None,
     save: Save = None,
@@ -226,6 +227,7 @@ def attack(
         name,
         batch_size,
         rounds,
+        compiled,
         report,
     )
     _finish(result, as_json, save, [run])
