@@ -28,6 +28,7 @@ NAMES = [
     "gaps",
     "masking",
     "cw-space",
+    "precision",
     "schedules",
     "spsa-steps",
     "table1",
@@ -145,6 +146,7 @@ def test_a_hash_covers_what_decides_the_result_and_no_name() -> None:
         replace(cell, training=replace(cell.training, config=replace(cell.training.config, seed=1))),
         replace(cell, examples=100),
         replace(cell, split="validation"),
+        replace(cell, precision="fp32"),
         replace(cell, analyses=(Analysis("gaps"),)),
         replace(cell, analyses=(Analysis("gaps", examples=10),)),
         replace(cell, analyses=(Analysis("gaps", (NamedAttack("x", "fgsm(eps=0.1)"),)),)),
@@ -206,6 +208,7 @@ def test_a_small_experiment() -> None:
         (["groups", 0, "seeds"], True, "Expected `seeds` of a group of small to be of type int, but got True."),
         (["groups", 0, "datasets"], ["mnits"], "Expected `datasets` of a group of small to be among digits, mnist"),
         (["groups", 0, "model"], "lenet", "Expected `model` of a group of small to be among"),
+        (["groups", 0, "precision"], "float32", "Expected `precision` of a group of small to be among auto, fp32"),
         (["groups", 0, "substitute"], "cnn3", "to have `transfer` and `substitute` together"),
         (
             ["groups", 0, "attacks", "pgd 0.1"],

@@ -315,6 +315,15 @@ def test_large_images_are_attacked_batch_by_batch(
     assert correct[0] == correct[1]
 
 
+def test_a_cell_may_ask_for_a_precision_of_its_own(cells: list[Cell], settings: Settings) -> None:
+    one, other = settings(), replace(cells[0], precision="bf16")
+    assert run_grid([cells[0], other], one) == {}
+    results = [Store(one.store).load(cell) for cell in (cells[0], other)]
+    assert [result["conditions"]["precision"] for result in results if result] == ["fp32", "bf16"]
+    assert [result["training"]["precision"] for result in results if result] == ["fp32", "fp32"], "one training"
+    assert not any("another evaluation" in text for result in results if result for text in result["warnings"])
+
+
 def test_a_result_knows_its_code_and_not_its_folder(
     cells: list[Cell], settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,8 @@ def bench_attack(
     """Time the attack in its modes, and in every other library that is installed and has it; variants take turns.
 
     On CUDA a peer is also given the model compiled, channels last and under bf16 autocast, which is the fair one; so
-    are we, unless `compiled` is False: the first run of each compiles for up to a minute. `report` sees what is known after each run, and the variant that ran.
+    are we, unless `compiled` is False: the first run of each compiles for up to a minute. `report` sees what is known
+    after each run, and the variant that ran.
     """
     model = model.eval()
     variants = _ours(model, attack, x.device, batch_size) | _peers(model, attack, x, batch_size)

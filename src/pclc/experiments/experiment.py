@@ -13,6 +13,7 @@ from typing import Any, get_args
 from pclc.attacks import Attack, UnreachableWarning, parse_attack
 from pclc.data import dataset_names
 from pclc.evaluation.audit.ladder import Mode
+from pclc.execution.settings import Precision
 from pclc.experiments.published import PublishedFigure, load_published
 from pclc.experiments.toml import check_keys, read_toml
 from pclc.hashes import settings_hash
@@ -121,6 +122,7 @@ class Cell:
         split: "test", or "validation": what the training held out, on which settings are chosen.
         setting: number of the arm's setting where several are tried.
         audit: of the model, or None.
+        precision: in which attacks craft; None: that of the run, which is the fast one of the device.
     """
 
     training: Training
@@ -134,6 +136,7 @@ class Cell:
     split: str = "test"
     setting: int | None = None
     audit: AuditRequest | None = None
+    precision: Precision | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All that decides the result, for JSON; names of rows and columns do not."""
@@ -153,7 +156,14 @@ class Cell:
             content["split"] = self.split
         if self.audit is not None:
             content["audit"] = asdict(self.audit)
+        if self.precision is not None:
+            content["precision"] = self.precision
         return content
+
+    @property
+    def attacks_folder(self) -> str:
+        """Where, among the files of its model, attacks on these images in this precision leave what they find."""
+        return "-".join(["attacks", self.split, str(self.examples or "all"), *filter(None, [self.precision])])
 
     @property
     def hash(self) -> str:
@@ -197,6 +207,7 @@ class Group:
     analyses: tuple[Analysis, ...]
     substitute: str | None
     audit: AuditRequest | None = None
+    precision: Precision | None = None
 
 
 @dataclass(frozen=True)
@@ -353,6 +364,7 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
             "substitute": str,
             "train": dict,
             "audit": dict,
+            "precision": str,
         },
     )
     for dataset in content["datasets"]:
@@ -360,6 +372,8 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
     for key in ("model", "substitute"):
         if key in content:
             _check_one(key, content[key], model_names(), where)
+    if "precision" in content:
+        _check_one("precision", content["precision"], get_args(Precision), where)
     if content["seeds"] < 1:
         raise ValueError(f"Expected `seeds` of {where} to be at least 1, but got {content['seeds']}.")
     if ("transfer" in content) != ("substitute" in content):
@@ -381,6 +395,7 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
         analyses=tuple(_analysis(analysis, f"an analysis of {where}") for analysis in content.get("analyses", [])),
         substitute=content.get("substitute"),
         audit=_audit(content["audit"], f"`audit` of {where}") if "audit" in content else None,
+        precision=content.get("precision"),
     )
 
 
@@ -472,6 +487,7 @@ def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str, setting
         substitute=substitute or None,
         setting=setting if arm.settings else None,
         audit=group.audit,
+        precision=group.precision,
     )
 
 

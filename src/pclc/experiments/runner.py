@@ -198,7 +198,7 @@ def _share(store: Store, cell: Cell) -> float:
     folder = store.model_folder(cell.training)
     epochs = sum(phase.epochs for phase in cell.training.config.phases)
     trained = 1.0 if (folder / "checksums.json").exists() else _lines(folder / "metrics.jsonl") / epochs
-    found = len(list(folder.glob(f"attacks-{cell.split}-{cell.examples or 'all'}/evaluation/*.safetensors")))
+    found = len(list(folder.glob(f"{cell.attacks_folder}/evaluation/*.safetensors")))
     return min(0.99, 0.5 * min(1.0, trained) + 0.5 * found / (1 + len(cell.attacks) + len(cell.analyses)))
 
 

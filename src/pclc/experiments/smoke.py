@@ -36,6 +36,7 @@ def smoke(experiment: Experiment) -> Experiment:
         ),
         substitute=first.substitute and "lenet8",
         audit=first.audit and replace(first.audit, mode="quick"),
+        precision=first.precision,
     )
     return replace(
         experiment,

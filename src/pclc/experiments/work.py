@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ def _measure(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     data = data_of(cell, root)
     # Shared by the cells of a model, so that an attack that occurs in several tables runs once.
-    parts = store.model_folder(cell.training) / f"attacks-{cell.split}-{cell.examples or 'all'}"
+    parts = store.model_folder(cell.training) / cell.attacks_folder
     x, y = data.images.float() / 255, data.labels
     attacks = distinct(cell.attacks)
     evaluation = evaluate(
@@ -118,7 +118,7 @@ def _measure(
         seed=cell.training.config.seed,
         out=parts,
         chunk=execution.resolved_batch_size if x[0].numel() > _LARGE_IMAGE else None,
-        execution=execution,
+        execution=replace(execution, precision=cell.precision) if cell.precision else execution,
         model_name=f"{cell.training.model}, {cell.training.config.loss}, training {cell.training.hash}",
         data_name=f"{data.name}, {data.split}" + (f", first {cell.examples}" if cell.examples else ""),
     )
