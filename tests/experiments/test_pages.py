@@ -13,6 +13,7 @@ from pclc.experiments.pages import write_adversarial, write_reproduction
 from pclc.experiments.pages_plan import plan_section
 from pclc.experiments.pages_summary import summary_section
 from pclc.experiments.pages_text import replace_between
+from pclc.experiments.published import TABLES, load_published
 from pclc.experiments.smoke import smoke
 from pclc.experiments.store import Store
 from pclc.experiments.table import make_table
@@ -95,6 +96,18 @@ def test_counts_and_truth(store: Store, docs: Path) -> None:
     assert "pclc reproduce table2\n" in not_run
     assert "table1" not in not_run
     assert "bim literal 0.3`: ce 0.0 ± 0.0, pc-lc 0.0 ± 0.0 |" in page, "what the other choice gave"
+
+
+def test_each_published_figure_counts_once() -> None:
+    """Also where other experiments hold another reading against it."""
+    tables = [make_table(Store("nowhere"), load_experiment(name), ALL, {}) for name in experiment_names()]
+    text = summary_section([table for table in tables if table.experiment.tuning is None])
+    assert text == "Nothing has been run yet."
+    # What an analysis gives has a row only where it was run.
+    paper = [figure for name in TABLES if name != "gaps" for figure in load_published(name)]
+    with_one = [replace(table, blocks=tuple(replace(b, seeds={"ce": (0,)}) for b in table.blocks)) for table in tables]
+    text = summary_section([table for table in with_one if table.experiment.tuning is None])
+    assert f"- Of {len(paper)} published figures" in text
 
 
 def test_claims_that_are_run_in_full_are_not_called_open(store: Store) -> None:

@@ -43,14 +43,22 @@ class _Truth:
 
 def summary_section(tables: Sequence[Table]) -> str:
     """In short: how much was reproduced, which claims hold, and what AutoAttack leaves."""
-    verdicts = [(table, block, entry) for table in tables for block in table.blocks for entry in _published(block)]
-    contrasts = [
-        contrast.verdict
-        for table in tables
-        for block in table.blocks
-        for contrast in block.contrasts
-        if contrast.verdict and contrast.column in {entry.column for entry in _published(block)}
-    ]
+    # Several experiments may hold readings against the same figures: they count once, for the table they are of.
+    own_first = sorted(
+        tables, key=lambda table: table.experiment.name.removesuffix("-smoke") != table.experiment.published
+    )
+    figures: dict[tuple[str | None, ...], tuple[Table, Block, Entry]] = {}
+    differences: dict[tuple[str | None, ...], Verdict] = {}
+    for table in own_first:
+        for block in table.blocks:
+            place, entries = (table.experiment.published, block.dataset, block.model), _published(block)
+            for entry in entries:
+                figures.setdefault((*place, entry.column, entry.row), (table, block, entry))
+            for contrast in block.contrasts:
+                if contrast.verdict and contrast.column in {entry.column for entry in entries}:
+                    key = (*place, contrast.column, contrast.baseline, contrast.row)
+                    differences.setdefault(key, contrast.verdict)
+    verdicts, contrasts = list(figures.values()), list(differences.values())
     limits = tables[0].selection.limits
     lines = [f"**A trial, whose figures mean nothing**: {limits}."] if limits else []
     if verdicts:
