@@ -27,6 +27,7 @@ NAMES = [
     "figure3",
     "gaps",
     "masking",
+    "learning-rate",
     "cw-space",
     "precision",
     "schedules",
@@ -189,6 +190,12 @@ def content() -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("error")  # a budget that cannot reach eps is meant here, and not warned of
+def test_the_learning_rate_is_one_of_the_schedules() -> None:
+    rate, schedules = (load_experiment(name).cells(seeds=[0]) for name in ("learning-rate", "schedules"))
+    assert rate[0].training in [cell.training for cell in schedules]
+    assert [cell.training.config.lr for cell in rate] == [0.001, 0.001]
+
+
 def test_a_small_experiment() -> None:
     experiment = parse_experiment("small", content())
     first, second = experiment.cells()
