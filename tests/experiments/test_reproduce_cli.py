@@ -33,7 +33,7 @@ def test_plan_run_and_table(small: Path, options: list[str | Path], tmp_path: Pa
     text = run(small, *options, "--seeds", "1")
     assert "SUBSET: only the first 40 test images, at most 1 epochs a phase" in text
     assert "transfer fgsm 0.1" in text
-    assert "worst case of all" in text
+    assert "worst of these, all" in text
     assert "pc-lc: seeds 0; not run: 1" in text
     assert "contrast pc-lc - ce" in text
     content = json.loads(run(small, *options, "--seeds", "1", "--json"))

@@ -53,6 +53,13 @@ def test_published_ours_and_verdict(tmp_path: Path, table1: Experiment) -> None:
     )
 
 
+def test_without_autoattack_nothing_is_called_the_worst_case(tmp_path: Path) -> None:
+    experiment, store, selection = load_experiment("precision"), Store(tmp_path), Selection(seeds=1)
+    fill(store, selection.cells(experiment), near)
+    rows = block(make_table(store, experiment, selection, {})).rows
+    assert [row for row in rows if "worst" in row] == ["worst of these 0.1", "worst of these, all"]
+
+
 def test_a_column_in_one_line(tmp_path: Path) -> None:
     """Which of several schedules is nearest to the published column."""
     experiment, store = load_experiment("schedules"), Store(tmp_path)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from pclc.attacks import AutoAttack
 from pclc.attacks.attack import number_text
 from pclc.experiments.analyses import Result, figures_of, read_analysis
 from pclc.experiments.experiment import Cell, Experiment
@@ -87,7 +88,10 @@ def row_values(store: Store, cell: Cell, result: Mapping[str, Any]) -> dict[str,
     found = {(entry["attack"], entry["transfer"]): entry["correct"] for entry in result["attacks"]}
     values |= {attack.name: 100 * found[attack.text, attack.transfer] / n for attack in cell.attacks}
     if cell.attacks:
-        values |= {worst_case_name(entry): 100 * entry["correct"] / n for entry in result["worst_case"]}
+        strong = {(a.norm, a.eps) for a in (named.attack for named in cell.attacks) if isinstance(a, AutoAttack)}
+        for entry in result["worst_case"]:
+            decided = bool(strong) if entry["eps"] is None else (entry["norm"], entry["eps"]) in strong
+            values[worst_case_name(entry, decided)] = 100 * entry["correct"] / n
     for _, results in analysis_results(store, cell):
         values |= figures_of(results)
     return values
@@ -105,17 +109,17 @@ def row_of(published: str | None, row: str) -> str:
     return {"clean gap": "clean", "clean": "clean accuracy"}.get(row, row)
 
 
-def worst_case_name(entry: Mapping[str, Any]) -> str:
-    """The row of a worst case.
+def worst_case_name(entry: Mapping[str, Any], decided: bool) -> str:
+    """The row of a worst case, which bears that name only where AutoAttack is one of the attacks.
 
     Example:
-        >>> worst_case_name({"norm": "Linf", "eps": 8 / 255}), worst_case_name({"norm": None, "eps": None})
-        ('worst case 8/255', 'worst case of all')
+        >>> worst_case_name({"norm": "Linf", "eps": 8 / 255}, True), worst_case_name({"norm": None, "eps": None}, False)
+        ('worst case 8/255', 'worst of these, all')
     """
     if entry["eps"] is None:
-        return "worst case of all"
-    text = number_text(entry["eps"])
-    return f"worst case {text}" if entry["norm"] == "Linf" else f"worst case {entry['norm']} {text}"
+        return "worst case of all" if decided else "worst of these, all"
+    where = number_text(entry["eps"]) if entry["norm"] == "Linf" else f"{entry['norm']} {number_text(entry['eps'])}"
+    return f"worst case {where}" if decided else f"worst of these {where}"
 
 
 def analysis_results(store: Store, cell: Cell) -> list[tuple[Any, list[Result]]]:
