@@ -110,6 +110,20 @@ def test_each_published_figure_counts_once() -> None:
     assert f"- Of {len(paper)} published figures" in text
 
 
+def test_models_of_another_reading_do_not_stand_for_those_of_the_table(store: Store) -> None:
+    names = ("learning-rate", "table1", "masking")
+    left = {"learning-rate": 40.0, "table1": 20.0, "masking": 20.0}
+    for name in names:
+        cells = Selection(("mnist",), ("pc-lc",), 2).cells(load_experiment(name))
+        fill(store, cells, lambda cell, name=name: {"clean": 99.0, "autoattack 0.1": left[name]})  # type: ignore[misc]
+    text = summary_section([make_table(store, load_experiment(name), ALL, {}) for name in names])
+    rows = [line for line in text.splitlines() if "| pc-lc | 0.1 |" in line]
+    assert [(row.split(" | ")[0], row.split(" | ")[5]) for row in rows] == [
+        ("| learning-rate, mnist", "40.0 ± 0.0"),
+        ("| table1, mnist", "20.0 ± 0.0"),
+    ]
+
+
 def test_claims_that_are_run_in_full_are_not_called_open(store: Store) -> None:
     table1 = load_experiment("table1")
     fill(store, table1.cells(seeds=range(5)), lambda cell: {"clean": 99.0})

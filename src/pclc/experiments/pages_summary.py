@@ -44,9 +44,7 @@ class _Truth:
 def summary_section(tables: Sequence[Table]) -> str:
     """In short: how much was reproduced, which claims hold, and what AutoAttack leaves."""
     # Several experiments may hold readings against the same figures: they count once, for the table they are of.
-    own_first = sorted(
-        tables, key=lambda table: table.experiment.name.removesuffix("-smoke") != table.experiment.published
-    )
+    own_first = sorted(tables, key=_is_another_reading)
     figures: dict[tuple[str | None, ...], tuple[Table, Block, Entry]] = {}
     differences: dict[tuple[str | None, ...], Verdict] = {}
     for table in own_first:
@@ -113,6 +111,12 @@ def _tried(entry: Ambiguity, tables: Iterable[Table]) -> Iterator[str]:
                     yield f"{table.experiment.name}, {block.dataset}, `{row}`: {figures}"
 
 
+def _is_another_reading(table: Table) -> bool:
+    """Whether it holds something else than the paper states against a table of the paper."""
+    published = table.experiment.published
+    return published is not None and table.experiment.name.removesuffix("-smoke") != published
+
+
 def _published(block: Block) -> list[Entry]:
     """The entries that are judged; where several columns stand for one of the paper, the one of its name."""
     return [e for e in block.entries if e.verdict is not None and e.published and e.published.column == e.column]
@@ -145,12 +149,13 @@ def _truths(tables: Sequence[Table]) -> Iterator[_Truth]:
     """For each model of PC-LC and each eps that AutoAttack was run at; a model of several tables once."""
     seen = set()
     for table in tables:
+        reading = table.experiment.name if _is_another_reading(table) else ""  # whose models are others
         arms = [arm for group in table.experiment.groups for arm in group.arms]
         trained = {arm.column for arm in arms if arm.adversarial is not None}
         for block in table.blocks:
             for entry in block.entries:
                 attack, _, eps = entry.row.partition(" ")
-                place = block.dataset, block.model, entry.column, eps
+                place = reading, block.dataset, block.model, entry.column, eps
                 if attack != "autoattack" or not entry.values or not entry.column.startswith("pc-lc") or place in seen:
                     continue
                 seen.add(place)
