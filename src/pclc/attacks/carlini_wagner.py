@@ -129,17 +129,17 @@ class CarliniWagner(Attack):
     $$\min_w \|x' - x\|_2^2 + c \max\big(0,\ \kappa + z_y(x') - \max_{k \neq y} z_k(x')\big),
     \qquad x' = (\tanh w + 1) / 2,$$
 
-    by Adam, with the smallest c that fools by binary search for each example (times 10 until one does). A c fools when
-    the second half of its steps does: the first ones may overshoot a near boundary whatever c is. Only
-    differences of logits enter, so that a constant added to all of them changes nothing. It bounds no norm: it returns
-    the nearest example that fools, and x itself where none was found.
+    by Adam, with the smallest c that fools by binary search for each example (times 10 until one does; but see
+    `nearest`). A c fools when the second half of its steps does: the first ones may overshoot a near boundary whatever
+    c is. Only differences of logits enter, so that a constant added to all of them changes nothing. It bounds no norm:
+    it returns the nearest example that fools, and x itself where none was found.
 
     Args:
         confidence: $\kappa \geq 0$, by which the wrong logit has to lead.
         lr: Adam's learning rate, in the space in which it steps.
         steps: steps of Adam for each c.
         search_steps: values of c that are tried.
-        initial_const: the first c.
+        initial_const: the smallest c of those that grow tenfold, and the first unless `nearest` is False.
         space: "tanh", as above, or "pixel": x' itself, clamped to the box after each step. A step of `lr` moves w, and
             at black and white pixels w has far to go: with a small `lr` and few steps they hardly change.
         nearest: search for the nearest example that fools. With False an example is left alone at the first one found,

@@ -227,8 +227,8 @@ class AdversarialConfig:
 
 
 # Budgets as in the papers, with 8/255 and 2/255 for the 0.031 and 0.007 of TRADES; the optimizer and its schedule are
-# `TrainConfig`'s. The paper of PC-LC does not say whether
-# its PGD starts at random, nor its step. The ramp is not Madry's: without one LeNet-5 stands at chance for long.
+# `TrainConfig`'s. The paper of PC-LC does not say whether its PGD starts at random, nor its step. The ramp is not
+# Madry's: without one LeNet-5 stands at chance for long.
 ADVERSARIAL_PRESETS: dict[str, AdversarialConfig] = {
     "paper-grey": AdversarialConfig("mix", eps=(0.1, 0.3), steps=1, random_start=False),
     "paper-cifar10": AdversarialConfig("mix", eps=(0.0, 0.1), steps=5),
