@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pclc import create_model
-from pclc.execution import Execution, made_ready
+from pclc.execution import Execution, made_ready, ready
 
 FP32, BF16 = Execution(device="cpu"), Execution(device="cpu", precision="bf16")
 
@@ -120,6 +120,31 @@ def test_every_kind_of_small_convolution_keeps_its_gradient(conv):
     x = torch.rand(3, 2, 9, 11, dtype=torch.float64)
     for ours, reference in zip(gradient(made_ready(model, FP32), x), gradient(model, x), strict=True):
         torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("largest", [2**22, 0], ids=["as matrices", "too large"])
+def test_a_convolution_as_a_matrix_keeps_its_gradient(largest, bias, monkeypatch):
+    monkeypatch.setattr(ready, "_FewChannels", ready._AsMatrix)  # chosen on CUDA only
+    monkeypatch.setattr(ready, "_LARGEST_MATRIX", largest)
+    model = nn.Sequential(nn.Conv2d(2, 4, (3, 5), padding=(0, 1), bias=bias), nn.ReLU(), nn.Conv2d(4, 3, 2)).double()
+    twin = made_ready(model, FP32)
+    for size in ((9, 11), (6, 7)):
+        x = torch.rand(3, 2, *size, dtype=torch.float64)
+        for ours, reference in zip(gradient(twin, x), gradient(model, x), strict=True):
+            torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-12)
+    assert [len(module.matrices) for module in twin if isinstance(module, ready._AsMatrix)] == [2 * (largest > 0)] * 2
+
+
+def test_a_matrix_has_the_precision_of_its_products(monkeypatch):
+    monkeypatch.setattr(ready, "_FewChannels", ready._AsMatrix)
+    model, x = create_model("lenet5").eval(), torch.rand(4, 1, 28, 28)
+    twin = made_ready(model, BF16)
+    for on in (False, True):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on):
+            torch.testing.assert_close(twin(x), model(x))
+    first = next(module for module in twin.modules() if isinstance(module, ready._AsMatrix))
+    assert [dtype for _, dtype in first.matrices] == [torch.float32, torch.bfloat16]
 
 
 @pytest.mark.parametrize("execution", [FP32, BF16], ids=["fp32", "bf16"])

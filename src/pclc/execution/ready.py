@@ -1,6 +1,7 @@
 """A model made ready for many passes and input gradients: the same function up to rounding, in faster kernels."""
 
 import copy
+import math
 from collections import Counter
 from typing import Any
 
@@ -15,13 +16,18 @@ from pclc.execution.settings import Execution
 _CHANNELS_AT_A_TIME = 8
 _MUCH = 32
 
+# The largest matrix, in numbers, that a convolution of few channels becomes: those of LeNet-5 on 28 x 28 have 3.7 and
+# 1.9 million.
+_LARGEST_MATRIX = 2**22
+
 
 def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
     """The model with convolutions that run faster.
 
     - BatchNorm is folded into the convolution before it, which is a pass over memory less.
     - Weights are laid out as the images are.
-    - Convolutions of few channels get a gradient, or an input, for which cuDNN has better kernels.
+    - Convolutions of few channels get a gradient, or an input, for which cuDNN has better kernels; on small images and
+      CUDA they become products with a matrix.
 
     Only what is safe to change from outside is changed: a convolution or a BatchNorm in eval mode that occurs once and
     has no hooks, both in a row in a plain `nn.Sequential`. What is changed is copied, all else is shared with the
@@ -77,8 +83,9 @@ def _fast(conv: nn.Conv2d, execution: Execution) -> nn.Module:
         return _twin(conv, _MoreChannels, more=_laid_out(weight, execution))
     reach = [size - 1 - pad for size, pad in zip(conv.kernel_size, padding, strict=True)]
     if few and conv.out_channels < _MUCH and conv.stride == conv.dilation == (1, 1) and min(reach) >= 0:
-        twin = _twin(conv, _FewChannels, turned=conv.weight.detach().flip(2, 3).transpose(0, 1).contiguous())
-        twin.reach = reach  # type: ignore[assignment]
+        kind = _AsMatrix if execution.torch_device.type == "cuda" and not execution.compile else _FewChannels
+        twin = _twin(conv, kind, turned=conv.weight.detach().flip(2, 3).transpose(0, 1).contiguous())
+        twin.reach, twin.matrices = reach, {}  # type: ignore[assignment]
         return twin
     return _twin(conv, nn.Conv2d, weight=_laid_out(conv.weight, execution))
 
@@ -121,6 +128,52 @@ class _FewChannels(nn.Conv2d):
             x, self.weight, self.bias, self.padding, self.turned, self.reach
         )
         return y
+
+
+class _AsMatrix(_FewChannels):
+    """A convolution as one product with a matrix that is mostly zeros.
+
+    Tensor cores are done with all of it before kernels of convolutions, for which one and six channels are too few.
+    """
+
+    matrices: dict[tuple[torch.Size, torch.dtype], tuple[Tensor, Tensor, Tensor | None]]
+
+    def forward(self, x: Tensor) -> Tensor:
+        sizes = zip(x.shape[2:], self.kernel_size, self.reach, strict=True)
+        shape = self.out_channels, *(size + kernel - 1 - 2 * reach for size, kernel, reach in sizes)
+        if x[0].numel() * math.prod(shape) > _LARGEST_MATRIX:
+            return super().forward(x)
+        there, back, bias = self._matrix(x)
+        y: Tensor = _Product.apply(x.flatten(1), there, back, bias)  # type: ignore[no-untyped-call]
+        return y.view(-1, *shape)
+
+    def _matrix(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(out, in) and its transpose, each as tensor cores like it, and the bias of every output; made once."""
+        kind = x.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        key = x.shape[1:], dtype
+        if key not in self.matrices:
+            with torch.no_grad():
+                # What each pixel alone gives. float64, because algorithms of convolutions round on the way.
+                pixels = torch.eye(x[0].numel(), dtype=torch.float64, device=x.device).view(-1, *x.shape[1:])
+                found = F.conv2d(pixels, self.weight.double(), padding=self.padding)
+                back = found.flatten(1).to(dtype)
+                bias = None if self.bias is None else self.bias.to(dtype).repeat_interleave(found[0, 0].numel())
+                self.matrices[key] = back.t().contiguous(), back, bias
+        return self.matrices[key]
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, there: Tensor, back: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(back)
+        ctx.dtype = x.dtype
+        return F.linear(x.to(there.dtype), there, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (back,), (grad,) = ctx.saved_tensors, grads
+        return F.linear(grad.to(back.dtype), back).to(ctx.dtype), None, None, None
 
 
 class _Convolution(torch.autograd.Function):
