@@ -43,10 +43,10 @@ def fill(store: Store, cells: list[Cell], figures: Callable[[Cell], dict[str, fl
 
 
 def docs_folder(tmp_path: Path) -> Path:
-    """The hand-written pages, as they stand."""
-    docs = tmp_path / "docs"
+    """The hand-written pages, as they stand, with the README beside them."""
+    docs, root = tmp_path / "docs", Path(__file__).parents[2]
     docs.mkdir()
-    for name in ("reproduction.md", "results.md"):
-        (docs / name).write_bytes((Path(__file__).parents[2] / "docs" / name).read_bytes())
+    for name in ("README.md", "docs/reproduction.md", "docs/results.md"):
+        (tmp_path / name).write_bytes((root / name).read_bytes())
     (docs / "results.md").write_text((docs / "results.md").read_text().replace("\nadversarial-training\n", "\n"))
     return docs

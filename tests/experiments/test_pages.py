@@ -57,7 +57,7 @@ def as_published(experiment: Experiment, off: float) -> dict[str, dict[str, floa
 
 
 def write(store: Store, docs: Path) -> str:
-    (page,) = write_reproduction(store, EXPERIMENTS, ALL, docs)
+    page, _ = write_reproduction(store, EXPERIMENTS, ALL, docs)
     return page.read_text()
 
 
@@ -68,7 +68,7 @@ def test_counts_and_truth(store: Store, docs: Path) -> None:
     fill(store, cells, lambda cell: {**exact[cell.column], "autoattack 0.1": 12.5, "autoattack 8/255": 33.0})
     page = write(store, docs)
     total = len([1 for line in page.splitlines() if line.startswith("| table1, mnist |")])
-    assert total == 2 + 4, "two columns that are counted, four eps of PC-LC"
+    assert total == 2 + 4 + 3, "two columns that are counted, four eps of PC-LC, three that PGD has too"
     assert "| table1, mnist | pc-lc | 14 | 14 | 0 | 0 | 0 |" in page
     assert re.search(r"- Of \d+ published figures 28 are reproduced, 0 differ, for 0 our seeds scatter too much", page)
     assert (
@@ -122,6 +122,37 @@ def test_models_of_another_reading_do_not_stand_for_those_of_the_table(store: St
         ("| learning-rate, mnist", "40.0 ± 0.0"),
         ("| table1, mnist", "20.0 ± 0.0"),
     ]
+
+
+def test_what_pgd_shows_and_autoattack_does_not(store: Store, docs: Path) -> None:
+    left = {"ce": 49.0, "pc-lc": 72.3, "ce+at": 3.2, "pc-lc+at": 72.3}
+    for name, seeds in (("table1", 3), ("table2", 3), ("table5", 1)):
+        cells = Selection(("mnist",), tuple(left), seeds).cells(load_experiment(name))
+        figures = {
+            cell.column: {"clean": 99.0}
+            | {f"pgd {eps}": left[cell.column] for eps in (0.1, 0.2, 0.3)}
+            | {f"autoattack {eps}": left[cell.column] / 10 for eps in (0.1, "8/255", 0.3)}
+            for cell in cells
+        }
+        fill(store, cells, lambda cell, figures=figures: figures[cell.column])  # type: ignore[misc]
+    page = write(store, docs)
+    readme = (docs.parent / "README.md").read_text()
+    for text in (page.split("<!-- summary: end -->")[0], readme):
+        table = text.split("What PC-LC gains over cross-entropy")[1].split("<!--")[0]
+        rows = [line for line in table.splitlines() if " | pc-lc" in line]
+        assert rows == [
+            "| table1, mnist | pc-lc | 0.1 | +23.3 | +23.3 ± 0.0 (+23.2 to +23.4) | 4.9 and 7.2 | +2.3 ± 0.0 (+2.2 to +2.4) |",
+            "| table1, mnist | pc-lc | 0.2 | +46.9 | +23.3 ± 0.0 (+23.2 to +23.4) | 0.0 and 0.0 | +0.0 ± 0.0 (-0.1 to +0.1) |",
+            "| table1, mnist | pc-lc | 0.3 | +38.9 | +23.3 ± 0.0 (+23.2 to +23.4) | 4.9 and 7.2 | +2.3 ± 0.0 (+2.2 to +2.4) |",
+            "| table5, mnist | pc-lc+at | 0.3 | +69.1 | +69.1 (1 seed) | 0.3 and 7.2 | +6.9 (1 seed) |",
+        ], "what the paper has PGD for; a pair of models once"
+
+
+def test_a_readme_of_others_is_left_alone(store: Store, docs: Path) -> None:
+    readme = docs.parent / "README.md"
+    readme.write_text("# Mine\n")
+    assert write_reproduction(store, EXPERIMENTS, ALL, docs) == [docs / "reproduction.md"]
+    assert readme.read_text() == "# Mine\n"
 
 
 def test_claims_that_are_run_in_full_are_not_called_open(store: Store) -> None:

@@ -7,7 +7,7 @@ from pclc.experiments.experiment import Experiment
 from pclc.experiments.pages_adversarial import PAGE, adversarial_page
 from pclc.experiments.pages_plan import plan_section
 from pclc.experiments.pages_reproduction import reproduction_section
-from pclc.experiments.pages_summary import ambiguities_section, summary_section
+from pclc.experiments.pages_summary import ambiguities_section, gains_section, summary_section
 from pclc.experiments.pages_text import replace_between
 from pclc.experiments.store import Store
 from pclc.experiments.table import make_table
@@ -16,7 +16,7 @@ from pclc.files import write_atomically
 
 
 def write_reproduction(store: Store, experiments: Sequence[Experiment], selection: Selection, docs: Path) -> list[Path]:
-    """Write what stands between the marks of `reproduction.md`; the rest of the page stays.
+    """Write what stands between the marks of `reproduction.md`, and of the README beside `docs`; the rest stays.
 
     Args:
         store: with the results.
@@ -38,7 +38,12 @@ def write_reproduction(store: Store, experiments: Sequence[Experiment], selectio
     ):
         text = replace_between(text, name, content)
     write_atomically(page, text.encode())
-    return [page]
+    readme = docs.parent / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    if "<!-- gains: begin -->" not in text:
+        return [page]
+    write_atomically(readme, replace_between(text, "gains", gains_section(tables) or "Nothing is run yet.").encode())
+    return [page, readme]
 
 
 def write_adversarial(store: Store, experiment: Experiment, selection: Selection, docs: Path) -> list[Path]:

@@ -1,7 +1,6 @@
 """What the pages of results share: Markdown, counts in words, and sections between marks."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pclc.evaluation.statistics import SeedComparison, compare_over_seeds
@@ -63,15 +62,33 @@ def shown(text: str) -> str:
     return re.sub(r"(?<![\w.])/(?:[^\s/]+/)*([^\s/]+)", r"\1", text)
 
 
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
 def warnings_in(notes: Sequence[str]) -> list[str]:
-    """The warnings of cells, each once.
+    """The warnings of cells; those that differ in nothing but numbers are one, with the least and the largest.
 
     Example:
-        >>> warnings_in(["mnist ce seed 0: steps cannot reach eps", "mnist ce seed 1: steps cannot reach eps"])
-        ['Warning in 2 cells: steps cannot reach eps']
+        >>> warnings_in(["mnist ce seed 0: epoch 7: 2.5% lost", "mnist ce seed 0: epoch 12: 0.50% lost"])
+        ['Warning in 1 cell: epoch 7–12: 0.50–2.5% lost']
     """
-    counts = Counter(note.partition(": ")[2] for note in notes)
-    return [f"Warning in {counted(count, 'cell')}: {shown(text)}" for text, count in counts.items()]
+    cells: dict[str, set[str]] = {}
+    numbers: dict[str, list[list[str]]] = {}
+    for note in notes:
+        cell, _, text = note.partition(": ")
+        kind = _NUMBER.sub("{}", text.replace("{", "{{").replace("}", "}}"))
+        cells.setdefault(kind, set()).add(cell)
+        numbers.setdefault(kind, []).append(_NUMBER.findall(text))
+    return [
+        f"Warning in {counted(len(cells[kind]), 'cell')}: "
+        + shown(kind.format(*(_range(places) for places in zip(*found, strict=True))))
+        for kind, found in numbers.items()
+    ]
+
+
+def _range(numbers: Sequence[str]) -> str:
+    low, high = min(numbers, key=float), max(numbers, key=float)
+    return low if low == high else f"{low}–{high}"
 
 
 def compare(first: Mapping[int, float], second: Mapping[int, float], step: float) -> SeedComparison | float | None:

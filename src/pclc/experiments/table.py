@@ -76,7 +76,7 @@ class Contrast:
         digits = _digits(self.row)
         ours = spread(list(self.differences.values()), digits, sign="+")
         if self.interval is not None:
-            ours += f" ({self.interval.interval.low:+.{digits}f} to {self.interval.interval.high:+.{digits}f})"
+            ours += f" ({self.interval.interval.low:+z.{digits}f} to {self.interval.interval.high:+z.{digits}f})"
         if self.published is None:
             return ours
         return " | ".join([f"{self.published:+.{digits}f}", ours, *_judged(self.verdict, digits)])
@@ -293,7 +293,7 @@ def spread(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
     """
     if not values:
         return "not run"
-    centre = f"{mean(values):{sign}.{digits}f}"
+    centre = f"{mean(values):{sign}z.{digits}f}"
     return f"{centre} ± {stdev(values):.{digits}f}" if len(values) > 1 else f"{centre} (1 seed)"
 
 
