@@ -15,7 +15,7 @@ import torch
 from small_grid import EXECUTION, outcome
 
 import pclc
-from pclc.experiments import runner, trained, work
+from pclc.experiments import runner, trained
 from pclc.experiments.code import code_hash, source_hash
 from pclc.experiments.costs import plan_grid
 from pclc.experiments.experiment import Cell, Training, load_experiment
@@ -298,21 +298,6 @@ def test_cells_of_a_model_come_together() -> None:
     runs = [model for model, _ in groupby(cell.training.hash for cell in ordered)]
     assert len(runs) == len(set(runs))
     assert len(runs) < len(ordered), "several experiments ask for the same model"
-
-
-def test_large_images_are_attacked_batch_by_batch(
-    cells: list[Cell], settings: Settings, whole: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A killed cell then loses little, and the results are the same."""
-    monkeypatch.setattr(work, "_LARGE_IMAGE", 8 * 8 - 1)
-    one = settings(execution=pclc.Execution(device="cpu", batch_size=10))
-    assert run_grid(cells[:1], one) == {}
-    parts = list(one.store.glob("models/*/attacks-test-40/evaluation/*.safetensors"))
-    assert len(parts) == 4 * (1 + len(cells[0].attacks))
-    correct = [
-        [row["correct"] for row in found["attacks"]] for found in (*outcome(one.store, cells[:1]), whole(cells)[0])
-    ]
-    assert correct[0] == correct[1]
 
 
 def test_a_cell_may_ask_for_a_precision_of_its_own(cells: list[Cell], settings: Settings) -> None:

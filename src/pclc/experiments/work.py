@@ -24,10 +24,6 @@ from pclc.experiments.experiment import Cell, NamedAttack
 from pclc.experiments.store import DamagedWarning, Store
 from pclc.experiments.trained import BusyError, Trained, hold_model, trained_model
 
-# Numbers in an image from which on networks are slow: there a killed cell loses an attack on one batch at the most,
-# elsewhere one on all images, which is faster where attacks drop what they have fooled.
-_LARGE_IMAGE = 1_000
-
 # What a result keeps of an audit; all of it is in a file of its own.
 _AUDITED = ("verdict", "reason", "claimed", "clean", "robust_accuracy", "overstatement")
 
@@ -117,7 +113,6 @@ def _measure(
         [_ready(attack, substitute.model) for attack in attacks],
         seed=cell.training.config.seed,
         out=parts,
-        chunk=execution.resolved_batch_size if x[0].numel() > _LARGE_IMAGE else None,
         execution=replace(execution, precision=cell.precision) if cell.precision else execution,
         model_name=f"{cell.training.model}, {cell.training.config.loss}, training {cell.training.hash}",
         data_name=f"{data.name}, {data.split}" + (f", first {cell.examples}" if cell.examples else ""),
