@@ -150,6 +150,18 @@ def test_what_pgd_shows_and_autoattack_does_not(store: Store, docs: Path) -> Non
         ], "what the paper has PGD for; a pair of models once"
 
 
+def test_other_readings_stand_in_the_order_of_their_distance(store: Store, docs: Path) -> None:
+    schedules = load_experiment("schedules")
+    off = {"10 epochs": 0.0, "one phase, step": 2.0}
+    figures = {column: as_published(schedules, distance)[column] for column, distance in off.items()}
+    fill(store, schedules.cells(columns=list(off), seeds=range(2)), lambda cell: figures[cell.column])
+    found = re.findall(r"^\| `(schedule|phases-of-the-baselines)` .* points from (.*) \|$", write(store, docs), re.M)
+    assert found == [
+        ("schedule", "the published figures: `10 epochs` 0.0, `one phase, step` 2.0"),
+        ("phases-of-the-baselines", "the published figures: `one phase, step` 2.0"),
+    ]
+
+
 def test_a_readme_of_others_is_left_alone(store: Store, docs: Path) -> None:
     readme = docs.parent / "README.md"
     readme.write_text("# Mine\n")

@@ -112,13 +112,15 @@ def _tried(entry: Ambiguity, tables: Iterable[Table]) -> Iterator[str]:
         if not re.search(rf"\b{table.experiment.name}\b", entry.measured_by):
             continue
         for block in table.blocks:
-            for column in block.columns:
-                if (not names or column in names) and block.summary(column):
-                    yield f"{table.experiment.name}, {block.dataset}, `{column}`: {block.summary(column)}"
+            found = {column: block.distance(column) for column in block.columns if not names or column in names}
+            near = sorted((distance, column) for column, distance in found.items() if distance is not None)
+            if near:
+                distances = ", ".join(f"`{column}` {distance:.1f}" for distance, column in near)
+                yield f"{table.experiment.name}, {block.dataset}, points from the published figures: {distances}"
             for row in block.rows:
-                found = [e for e in block.entries if e.row == row and e.values]
-                if found and any(row.startswith(name) for name in names):
-                    figures = ", ".join(f"{e.column} {spread(list(e.values.values()))}" for e in found)
+                entries = [e for e in block.entries if e.row == row and e.values]
+                if entries and any(row.startswith(name) for name in names):
+                    figures = ", ".join(f"{e.column} {spread(list(e.values.values()))}" for e in entries)
                     yield f"{table.experiment.name}, {block.dataset}, `{row}`: {figures}"
 
 
