@@ -84,33 +84,22 @@ def test_who_broke_what(net):
     assert seen == [(component.name, done, left[done]) for done, component in enumerate(result.components)]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_what_a_component_has_confirmed_is_not_asked_again(precision, monkeypatch):
-    net = SmallNet().eval()
-    x, y = examples(net.double(), 60)
-    net, x = net.float(), x.float()
-    asked = []
-    is_fooled = Victim.is_fooled
-    monkeypatch.setattr(Victim, "is_fooled", lambda *given: asked.append(len(given[1])) or is_fooled(*given))
-    attack = AutoAttack(0.5, version="custom", attacks=(APGD(0.5, steps=20), APGDTargeted(0.5, steps=20)))
-    result = attack.run(net, x, y, execution=Execution(device="cpu", precision=precision))
-    assert result.success.all()
-    # Where crafting is exact its logits decide; else each example is confirmed once, or the wrong image.
-    assert sum(asked) == (0 if precision == "fp32" else pytest.approx(60, abs=6))
-    asked.clear()
-    never = AutoAttack(0.5, version="custom", attacks=(APGD(0.5, steps=20, stop="never"),))
-    assert never.run(net, x, y, execution=Execution(device="cpu", precision=precision)).success.all()
-    assert sum(asked) >= (result.broken_by > 0).sum(), "flags of a search that goes on are crafting's"
+def test_inside_inference_mode(net):
+    x, y = examples(net, 8)
+    with torch.inference_mode():
+        inside = QUICK.run(net, x.clone(), y)
+    assert torch.equal(inside.x_adv, QUICK.run(net, x, y).x_adv)
 
 
 def test_the_draw_that_fooled_does_not_decide():
-    """With a random model it is found by looking often enough."""
+    """Of a model that is random off clean images only, which no look at those can see, it is found by trying often."""
 
     def flips(x):
-        right = torch.rand(len(x)) > 0.2
+        right = (torch.rand(len(x)) > 0.2) | (x == clean[: len(x)]).flatten(1).all(1)
         return 10 * nn.functional.one_hot(torch.where(right, 0, 1), CLASSES) + 0 * x.flatten(1)[:, :CLASSES]
 
-    x, y = torch.rand(200, 1, 4, 4), torch.zeros(200, dtype=torch.int64)
+    clean = x = torch.rand(200, 1, 4, 4)
+    y = torch.zeros(200, dtype=torch.int64)
     attack = AutoAttack(0.1, version="custom", attacks=(APGD(0.1, steps=30),))
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

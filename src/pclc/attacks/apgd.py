@@ -1,6 +1,5 @@
 """Auto-PGD: projected gradient ascent with momentum that chooses its own step sizes."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -181,7 +180,7 @@ def _move(climb: Climb, eps: float, norm: Norm, share: float) -> Climb:
     return climb._replace(x_adv=project(mixed, climb.x, eps, norm), before=here)
 
 
-def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], place: Tensor, stop: Stop) -> Ended:
+def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], place: Tensor, stop: Stop) -> Tensor:
     """The best of `count` attempts for each row: one that fools first, then the one of the largest value.
 
     With stop="success" an example that was fooled gets no further attempt.
@@ -201,32 +200,12 @@ def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], place: Ten
         better = (now.fooled & ~old.fooled) | ((now.fooled == old.fooled) & (now.value > old.value))
         for kept, new in zip(best, now, strict=True):
             kept[todo[better]] = new[better]
-    return best
-
-
-@dataclass(frozen=True, repr=False)
-class Climbing(Attack):
-    """An attack by attempts of Auto-PGD, which knows whom it has fooled."""
-
-    @abstractmethod
-    def _climb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Ended:
-        """The best attempt for each example."""
-
-    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return self._climb(victim, x, y, seed, index).x_adv
-
-    def _perturb_and_decide(
-        self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        ended = self._climb(victim, x, y, seed, index)
-        # With "never" the flags are those of crafting's precision.
-        fooled = ended.fooled if self.stop == "success" else torch.zeros_like(ended.fooled)
-        return ended.x_adv, victim.decide_rest(fooled, ended.x_adv, y, self.targeted)
+    return best.x_adv
 
 
 @register_attack("apgd")
 @dataclass(frozen=True, repr=False)
-class APGD(Climbing):
+class APGD(Attack):
     r"""Auto-PGD (Croce and Hein, ICML 2020, arXiv 2003.01690).
 
     $$z_{t+1} = \Pi_{\varepsilon}\big(x_t + \eta_t\, s(\nabla_x L(x_t, y))\big), \qquad
@@ -279,7 +258,7 @@ class APGD(Climbing):
         directed(self.objective, self.targeted)
         check_share("rho", self.rho)
 
-    def _climb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Ended:
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
         goal = directed(self.objective, self.targeted)
 
         def attempt(number: int, rows: Tensor) -> Ended:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pclc.attacks.apgd import Climbing, Ended, auto_pgd, best_attempt, edge_point
+from pclc.attacks.apgd import Ended, auto_pgd, best_attempt, edge_point
+from pclc.attacks.attack import Attack
 from pclc.attacks.objectives import dlr_towards
 from pclc.attacks.registry import register_attack
 from pclc.attacks.types import Norm
@@ -26,7 +27,7 @@ def likely_classes(logits: Tensor, y: Tensor, targets: int) -> Tensor:
 
 @register_attack("apgd_t")
 @dataclass(frozen=True, repr=False)
-class APGDTargeted(Climbing):
+class APGDTargeted(Attack):
     r"""Auto-PGD on the targeted DLR loss, APGD-T (Croce and Hein, ICML 2020, arXiv 2003.01690).
 
     :class:`APGD` on $(z_t - z_y) / (z_{\pi_1} - \tfrac12 (z_{\pi_3} + z_{\pi_4}))$, z sorted downwards by $\pi$,
@@ -70,7 +71,7 @@ class APGDTargeted(Climbing):
         check_share("rho", self.rho)
         check_untargeted(self.targeted, "APGDTargeted")
 
-    def _climb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Ended:
+    def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
         classes = likely_classes(victim.logits(x), y, self.targets)
 
         def attempt(number: int, rows: Tensor) -> Ended:

@@ -133,7 +133,7 @@ class Attack(ABC):
             elif todo.any():
                 x_adv[todo] = self._perturb(victim, x_adv[todo], y[todo], seed, index[todo])
             if decide:
-                success = self._decide(victim, x_adv, y)
+                success = victim.is_fooled(x_adv, y, self.targeted)
         share = victim.cost.zero_gradient_share
         if share:
             warnings.warn(
@@ -154,17 +154,6 @@ class Attack(ABC):
         if str(getattr(self, "objective", "ce")).startswith("ce"):
             return 'Try a margin objective, or a logit scale such as objective="ce*0.01".'
         return "Try BPDA where a module has no useful gradient, or an attack without gradients, such as Square."
-
-    def _decide(self, victim: Victim, x_adv: Tensor, y: Tensor) -> Tensor:
-        """(N,) flags: fooled, by a pass of its own, so that a random model has not the draw that was searched for."""
-        return victim.is_fooled(x_adv, y, self.targeted)
-
-    def _perturb_and_decide(
-        self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """As `_perturb`, with the flags of `decide_rest`: for models that give the same in every pass."""
-        x_adv = self._perturb(victim, x, y, seed, index)
-        return x_adv, victim.is_fooled(x_adv, y, self.targeted)
 
     @abstractmethod
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:

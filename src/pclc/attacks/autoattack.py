@@ -69,8 +69,7 @@ class AutoAttack(Attack):
         stop: "success" leaves examples alone that are wrong anyway; "never" attacks them too. Components stop at
             success in both. An example that nothing fools is returned as it is.
 
-    Cost: at the most that of all components, and one pass after each over what it has not fooled; over all where the
-    model is random, and the draw that fooled is not to decide.
+    Cost: at the most that of all components, and one pass after each.
 
     Example:
         >>> attack = AutoAttack(eps=0.2, version="custom", attacks=(APGD(eps=0.2, steps=5),))
@@ -150,7 +149,8 @@ class AutoAttack(Attack):
                 known by weights, modules and their settings, a plain function by its logits.
             progress: called with "clean" and then after each component: its name, how many are done, examples left.
         """
-        journal = Journal(x.detach().clone(), torch.full_like(y, CLEAN))
+        with torch.inference_mode(False):
+            journal = Journal(x.detach().clone(), torch.full_like(y, CLEAN))
         index = check_randomness(seed, index, x)
         # Before the first pass: a model may count them.
         known = {} if state is None else _known(model)
@@ -201,21 +201,15 @@ class _Recording(Attack):
     def _spares_wrong(self) -> bool:
         return self.attack._spares_wrong
 
-    def _decide(self, victim: Victim, x_adv: Tensor, y: Tensor) -> Tensor:
-        fooled = self.journal.broken_by != UNBROKEN
-        return victim.decide_rest(fooled if self.journal.settled else torch.zeros_like(fooled), x_adv, y)
-
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, place: Tensor) -> Tensor:
         """The examples of the rows at `place`, which are all that are right."""
         some = x[:_LOOKED_AT]
         logits = victim.exact_logits(some)
         self._refuse_few_classes(logits.shape[1])
-        random = self.attack.version == "rand" or is_random(victim, some)
-        self._warn(victim, some, random)
+        self._warn(victim, some)
         journal, index = self.journal, self.index[place]
         N = len(journal.broken_by)
         journal.broken_by[place] = UNBROKEN
-        journal.settled = not random
         keep = self._keeper(victim, seed, x, y, place, logits)
         if not journal.components:
             wrong = 0 if self._spares_wrong else int(victim.is_fooled(x, y).sum())
@@ -227,14 +221,10 @@ class _Recording(Attack):
             begun = time.perf_counter()
             todo = (journal.broken_by[place] == UNBROKEN).nonzero().squeeze(1)
             if len(todo):
-                rows = x[todo], y[todo], seed, index[todo]
+                x_adv = component._perturb(victim, x[todo], y[todo], seed, index[todo])
                 if shares is None:
-                    # Of a random model no flag of the search is taken over.
-                    found_by = Attack if random else type(component)
-                    x_adv, fooled = found_by._perturb_and_decide(component, victim, *rows)
-                    better = fooled
+                    better = fooled = victim.is_fooled(x_adv, y[todo])
                 else:
-                    x_adv = component._perturb(victim, *rows)
                     found = self._fooled_shares(victim, x_adv, y[todo])
                     better, fooled = found > shares[todo], found > 0.5
                     shares[todo] = found.maximum(shares[todo])
@@ -270,7 +260,6 @@ class _Recording(Attack):
             self.journal.x_adv.copy_(before.x_adv)
             self.journal.broken_by.copy_(before.broken_by)
             self.journal.components.extend(before.components)
-            self.journal.settled = False
         return lambda: state.save(self.journal, victim.cost)
 
     def _refuse_few_classes(self, K: int) -> None:
@@ -281,8 +270,8 @@ class _Recording(Attack):
                 f'needs them, but the model has {K}. Name attacks without it with version="custom".'
             )
 
-    def _warn(self, victim: Victim, some: Tensor, random: bool) -> None:
-        if self.attack.version != "rand" and random:
+    def _warn(self, victim: Victim, some: Tensor) -> None:
+        if self.attack.version != "rand" and is_random(victim, some):
             warnings.warn(
                 'The model seems to be random: passes over the same images differ. Use version="rand", which takes '
                 "means over draws.",

@@ -37,13 +37,11 @@ class Journal:
         x_adv: (N, ...), the examples that fool; the image itself where none was found.
         broken_by: (N,) int64: number of the component, 0 for an image that is wrong anyway, -1 for none.
         components: those that are done, "clean" first.
-        settled: what is broken was seen so in this run, and would be in the next pass.
     """
 
     x_adv: Tensor
     broken_by: Tensor
     components: list[Component] = field(default_factory=list)
-    settled: bool = False
 
 
 class State:

@@ -105,16 +105,6 @@ class Victim:
         """(N,) flags, decided by an exact pass: the predicted class is not y, or is y where the attack is targeted."""
         return self._without_near_ties(self.exact_logits(x), x, y, targeted)
 
-    def decide_rest(self, fooled: Tensor, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
-        """(N,) flags: what is set in `fooled`, by an exact pass over the same images, stays; one pass decides the rest.
-
-        For models that give the same in every pass: of one that does not, a lucky draw would stay.
-        """
-        fooled, rest = fooled.clone(), (~fooled).nonzero().squeeze(1)
-        if len(rest):
-            fooled[rest] = self.is_fooled(x[rest], y[rest], targeted)
-        return fooled
-
     def confirm(self, logits: Tensor, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
         """(N,) flags for images whose logits are known from crafting.
 
