@@ -144,7 +144,44 @@ def test_a_matrix_has_the_precision_of_its_products(monkeypatch):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on):
             torch.testing.assert_close(twin(x), model(x))
     first = next(module for module in twin.modules() if isinstance(module, ready._AsMatrix))
-    assert [dtype for _, dtype in first.matrices] == [torch.float32, torch.bfloat16]
+    assert [dtype for _, dtype, _ in first.matrices] == [torch.float32, torch.bfloat16]
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # which leaves float64 alone
+        double = made_ready(model.double(), BF16)
+        torch.testing.assert_close(double(x.double()), model(x.double()), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf], ids=str)
+def test_a_gradient_that_is_no_number_stays_where_it_is(bad, monkeypatch):
+    """Spread over the image it would leave nothing to follow, and an attack would be blind."""
+    monkeypatch.setattr(ready, "_FewChannels", ready._AsMatrix)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3)).eval()
+    x = torch.rand(2, 1, 8, 8, requires_grad=True)
+    grads = []
+    for net in (model, made_ready(model, BF16)):
+        y = net(x)
+        given = torch.ones_like(y)
+        given[0, 0, 0, 0] = bad
+        grads.append(torch.autograd.grad(y, x, given)[0])
+    reference, ours = grads
+    seen = torch.zeros_like(reference, dtype=torch.bool)
+    seen[0, 0, :3, :3] = True
+    torch.testing.assert_close(ours[~seen], reference[~seen])
+    assert reference[~seen].isfinite().all()
+    assert (ours[seen].sign() == reference[seen].sign()).all() or bad != bad
+
+
+def test_images_of_many_sizes_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(ready, "_FewChannels", ready._AsMatrix)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3)).eval()
+    twin = made_ready(model, FP32)
+    for size in (*range(5, 15), 5):
+        x = torch.rand(2, 1, size, size)
+        torch.testing.assert_close(twin(x), model(x))
+    assert len(twin[0].matrices) == ready._MATRICES
+    assert twin(torch.rand(0, 1, 5, 5)).shape == (0, 2, 3, 3), "as a model that sends each image elsewhere asks"
+    all_at_once = made_ready(nn.Sequential(nn.Conv2d(1, 2, 64)).eval(), FP32)
+    all_at_once(torch.rand(2, 1, 64, 64))
+    assert not all_at_once[0].matrices, "a row and a column for each pixel on the way, though there are two outputs"
 
 
 @pytest.mark.parametrize("execution", [FP32, BF16], ids=["fp32", "bf16"])

@@ -17,8 +17,9 @@ _CHANNELS_AT_A_TIME = 8
 _MUCH = 32
 
 # The largest matrix, in numbers, that a convolution of few channels becomes: those of LeNet-5 on 28 x 28 have 3.7 and
-# 1.9 million.
+# 1.9 million. And how many one keeps, of images of several sizes.
 _LARGEST_MATRIX = 2**22
+_MATRICES = 4
 
 
 def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
@@ -136,26 +137,35 @@ class _AsMatrix(_FewChannels):
     Tensor cores are done with all of it before kernels of convolutions, for which one and six channels are too few.
     """
 
-    matrices: dict[tuple[torch.Size, torch.dtype], tuple[Tensor, Tensor, Tensor | None]]
+    matrices: dict[tuple[torch.Size, torch.dtype, torch.device], tuple[Tensor, Tensor, Tensor | None]]
 
     def forward(self, x: Tensor) -> Tensor:
         sizes = zip(x.shape[2:], self.kernel_size, self.reach, strict=True)
         shape = self.out_channels, *(size + kernel - 1 - 2 * reach for size, kernel, reach in sizes)
-        if x[0].numel() * math.prod(shape) > _LARGEST_MATRIX:
+        pixels = x.shape[1:].numel()
+        largest = pixels * max(pixels, math.prod(shape))  # pixels squared are needed on the way
+        found = self._matrix(x) if largest <= _LARGEST_MATRIX else None
+        if found is None:
             return super().forward(x)
-        there, back, bias = self._matrix(x)
-        y: Tensor = _Product.apply(x.flatten(1), there, back, bias)  # type: ignore[no-untyped-call]
+        y: Tensor = _Product.apply(x.flatten(1), *found)  # type: ignore[no-untyped-call]
         return y.view(-1, *shape)
 
-    def _matrix(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(out, in) and its transpose, each as tensor cores like it, and the bias of every output; made once."""
+    def _matrix(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
+        """(out, in) and its transpose, each as tensor cores like it, and the bias of every output; made once.
+
+        None for one size too many. None is thrown away, since a CUDA graph may read it.
+        """
         kind = x.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-        key = x.shape[1:], dtype
+        lowers = torch.is_autocast_enabled(kind) and x.dtype != torch.float64  # which autocast leaves alone
+        dtype = torch.get_autocast_dtype(kind) if lowers else x.dtype
+        key = x.shape[1:], dtype, x.device
         if key not in self.matrices:
+            if len(self.matrices) >= _MATRICES:
+                return None
             with torch.no_grad():
                 # What each pixel alone gives. float64, because algorithms of convolutions round on the way.
-                pixels = torch.eye(x[0].numel(), dtype=torch.float64, device=x.device).view(-1, *x.shape[1:])
+                count = x.shape[1:].numel()
+                pixels = torch.eye(count, dtype=torch.float64, device=x.device).view(-1, *x.shape[1:])
                 found = F.conv2d(pixels, self.weight.double(), padding=self.padding)
                 back = found.flatten(1).to(dtype)
                 bias = None if self.bias is None else self.bias.to(dtype).repeat_interleave(found[0, 0].numel())
@@ -173,7 +183,11 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (back,), (grad,) = ctx.saved_tensors, grads
-        return F.linear(grad.to(back.dtype), back).to(ctx.dtype), None, None, None
+        # The matrix has a zero for every pixel that an output does not see, and zero times infinity would be NaN. A
+        # quarter of the largest number, because rounding to TF32 may make infinity of it.
+        large = torch.finfo(back.dtype).max / 4
+        grad = grad.to(back.dtype).nan_to_num(0.0, large, -large)
+        return F.linear(grad, back).to(ctx.dtype), None, None, None
 
 
 class _Convolution(torch.autograd.Function):
