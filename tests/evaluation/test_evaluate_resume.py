@@ -12,7 +12,7 @@ from documents import without_seconds
 from torch import Tensor, nn
 
 import pclc
-from pclc.attacks import FGSM, PGD, Transfer
+from pclc.attacks import FGSM, PGD, SquareStrongerWarning, Transfer
 from pclc.evaluation import Evaluation, Foreign, SetupWarning, load_evaluation
 from pclc.evaluation.document import to_document
 
@@ -176,6 +176,25 @@ def test_a_name_stands_for_a_callable(case, tmp_path: Path) -> None:
         with pytest.warns(SetupWarning, match=r"attack has no name that stands for its settings"):
             pclc.evaluate(case.model, case.x, case.y, [attack], out=tmp_path)
     assert len(calls) == 3
+
+
+def test_what_an_attack_warned_of_is_told_again(case, tmp_path: Path) -> None:
+    """Also where nothing is computed again: a figure that was doubtful once is doubtful wherever it stands."""
+
+    class Doubtful(FGSM):
+        def _perturb(self, *given):  # type: ignore[no-untyped-def]
+            warnings.warn("something of the attack", SquareStrongerWarning, stacklevel=2)
+            warnings.warn("something of the model", FutureWarning, stacklevel=2)
+            return super()._perturb(*given)
+
+    told = []
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pclc.evaluate(case.model, case.x, case.y, [Doubtful(eps=0.1)], out=tmp_path)
+        told.append({(entry.category, str(entry.message)) for entry in caught if "something" in str(entry.message)})
+    assert told[0] == {(SquareStrongerWarning, "something of the attack"), (FutureWarning, "something of the model")}
+    assert told[1] == {(SquareStrongerWarning, "something of the attack")}, "the model did not run"
 
 
 def test_a_plain_function_is_not_resumed(case, tmp_path: Path) -> None:

@@ -248,6 +248,12 @@ class TestBestEpoch:
         assert len(result.history) == 4
         assert result.best_epoch == 2
 
+    def test_a_run_that_came_to_nothing_says_so_at_its_end(
+        self, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.warns(CatastrophicOverfittingWarning, match=r"Epoch 5: Robust accuracy was never above 4.0%"):
+            self.run(digits, monkeypatch, [0.04, 0.0, 0.0, 0.01, 0.0], epochs=5)
+
     def test_one_step_crafting_with_pc_is_watched_too(self, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
         self.RECIPE = adversarial_preset("pc-fast")
         with pytest.warns(CatastrophicOverfittingWarning, match=r"Epoch 2: Robust accuracy has fallen from 40.0%"):

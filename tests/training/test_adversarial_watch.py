@@ -2,7 +2,7 @@
 
 import pytest
 
-from pclc.training.watch import collapse_notice, has_collapsed
+from pclc.training.watch import absence_notice, collapse_notice, has_collapsed
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,9 @@ def test_said_once_until_it_happens_again() -> None:
     course = [0.4, 0.41, 0.02, 0.01, 0.0, 0.35, 0.36, 0.03]
     said = [epoch for epoch in range(len(course)) if collapse_notice(course[: epoch + 1])]
     assert said == [2, 7]
+
+
+def test_a_run_that_was_never_robust() -> None:
+    assert absence_notice([0.02, 0.058, 0.0, 0.0, 0.0]).startswith("Robust accuracy was never above 5.8%")  # type: ignore[union-attr]
+    assert absence_notice([0.0] * 4) is None, "which is a trial"
+    assert absence_notice([0.0, 0.0, 0.3, 0.0, 0.0]) is None, "which has fallen"

@@ -5,6 +5,7 @@ import platform
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pclc.attacks import Attack
+from pclc.attacks import Attack, AttackWarning, notices
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import check_examples, check_randomness
@@ -260,9 +261,11 @@ class _Run:
             keep = self.keep and entry is not None
             part = self.state.load(identity, keep)
             if part is None:
-                part = self._attack(entry, x, y, index, parts) if entry else self._clean(x, y)
+                part = self._attack_and_listen(entry, x, y, index, parts) if entry else self._clean(x, y)
                 self.state.save(identity, part)
             parts.append(part)
+            for name, text in part.warnings:
+                warnings.warn(text, getattr(notices, name, AttackWarning), stacklevel=4)
             self.advance(entry.text if entry else "clean", len(x))
         return parts
 
@@ -283,6 +286,17 @@ class _Run:
         fooled = is_fooled(self.model, x, y, execution=self.execution).cpu()
         zeros = torch.zeros(len(x), dtype=torch.float64)
         return Part(fooled, zeros, zeros.clone(), None, len(x), 0, time.perf_counter() - started, 0, 0, None)
+
+    def _attack_and_listen(self, entry: Entry, x: Tensor, y: Tensor, index: Tensor, parts: list[Part]) -> Part:
+        """An attack with what it warns of, which is to be told again where the part is not computed again."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            part = self._attack(entry, x, y, index, parts)
+        ours = [entry for entry in caught if issubclass(entry.category, AttackWarning)]
+        for other in caught:
+            if other not in ours:
+                warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+        return replace(part, warnings=tuple((entry.category.__name__, str(entry.message)) for entry in ours))
 
     def _attack(self, entry: Entry, x: Tensor, y: Tensor, index: Tensor, parts: list[Part]) -> Part:
         """One attack on those examples that it is about: all, or those still right where it stops at success."""

@@ -24,6 +24,7 @@ class Part:
         fooled: (n,) flags that count, on the CPU like all the rest.
         linf, l2: (n,) float64.
         x_adv: (n, ...) or None; uint8 where rounded to bytes.
+        warnings: what the attack warned of, each with the name of its class; told again whenever the part is used.
     """
 
     fooled: Tensor
@@ -36,6 +37,7 @@ class Part:
     outside: int
     carried: int
     zero_gradient_share: float | None
+    warnings: tuple[tuple[str, str], ...] = ()
 
     def as_images(self) -> Tensor:
         """The adversarial examples as float."""
@@ -43,7 +45,7 @@ class Part:
         return from_bytes(self.x_adv)
 
 
-_NUMBERS = ("forwards", "backwards", "seconds", "outside", "carried", "zero_gradient_share")
+_NUMBERS = ("forwards", "backwards", "seconds", "outside", "carried", "zero_gradient_share", "warnings")
 
 
 class State:

@@ -15,7 +15,7 @@ from pclc.execution import Execution, in_batches
 from pclc.training.adversarial import AdversarialConfig
 from pclc.training.config import TrainConfig
 from pclc.training.processes import Processes
-from pclc.training.watch import CatastrophicOverfittingWarning, collapse_notice
+from pclc.training.watch import CatastrophicOverfittingWarning, absence_notice, collapse_notice
 
 # Examples on which robust accuracy is measured: enough to tell epochs apart, few enough to do it after each.
 _EXAMPLES = 1_000
@@ -109,6 +109,7 @@ class Selection:
         if self._chooses and epoch >= self._first and (self.best is None or robust > self.best.robust_accuracy):
             weights = {name: value.clone() for name, value in model.state_dict().items()}
             self.best = Best(epoch, robust, weights)
-        notice = collapse_notice([*(e[self.name] for e in history if e[self.name] is not None), robust])
+        course = [*(e[self.name] for e in history if e[self.name] is not None), robust]
+        notice = collapse_notice(course) or (absence_notice(course) if epoch == self._epochs else None)
         if notice and self._peers.leads:
             warnings.warn(f"Epoch {epoch}: {notice}", CatastrophicOverfittingWarning, stacklevel=2)

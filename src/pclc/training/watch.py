@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 # Robust accuracy has collapsed when it is below this share of its best and has lost at least so much.
 _SHARE, _LOSS = 0.5, 0.1
+# So many measurements without more than this are no beginning.
+_ENOUGH, _NOTHING = 5, 0.1
 
 
 class CatastrophicOverfittingWarning(UserWarning):
@@ -35,4 +37,19 @@ def collapse_notice(robust: Sequence[float]) -> str | None:
         f"Robust accuracy has fallen from {max(robust):.1%} to {robust[-1]:.1%}: catastrophic overfitting. Try more "
         "steps of crafting, a smaller alpha or eps, or PGD instead of one step (method madry). The run goes on; with a "
         "validation split its best epoch is kept."
+    )
+
+
+def absence_notice(robust: Sequence[float]) -> str | None:
+    """What to say at the end of a run that had no robust accuracy at any time: there was nothing that could fall.
+
+    Example:
+        >>> absence_notice([0.06, 0.01, 0.0, 0.0, 0.0])
+        'Robust accuracy was never above 6.0%: the training has made nothing robust, only blind to its own attack.'
+    """
+    if len(robust) < _ENOUGH or max(robust) > _NOTHING:
+        return None
+    return (
+        f"Robust accuracy was never above {max(robust):.1%}: the training has made nothing robust, only blind to its "
+        "own attack."
     )
