@@ -47,6 +47,9 @@ def test_gains_more() -> None:
     finding = gains_more(made, **arguments, rows=["fgsm *"], less_rows=["pgd *"])
     assert (finding.holds, finding.exceptions) == (False, ("mean gain 4 and 5",))
     assert gains_more(made, **arguments, rows=["cw"], less_rows=["pgd *"]).holds is None
+    losses = figures(pc_lc={"pgd 0.1": 3.0, "fgsm 0.1": 3.0}, ce={"pgd 0.1": 4.0, "fgsm 0.1": 5.0})
+    smaller = gains_more(losses, **arguments, rows=["pgd *"], less_rows=["fgsm *"])
+    assert (smaller.holds, smaller.exceptions) == (False, ("mean gain -1 and -2",)), "a smaller loss is no gain"
 
 
 def test_limits() -> None:

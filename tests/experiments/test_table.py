@@ -1,5 +1,6 @@
 """Tables: published beside ours, with a verdict only where there can be one."""
 
+import json
 import re
 from pathlib import Path
 
@@ -98,10 +99,44 @@ def test_gradients_that_were_zero_stand_with_their_column(tmp_path: Path, table1
     fill(store, selection.cells(table1), near)
     table = make_table(store, table1, selection, {})
     assert block(table).about("ce").startswith("ce: seeds 0, 1; not run: 2, 3, 4; ")
-    assert (
-        block(table).about("ce").endswith("; up to 25.0 % of an attack's gradients were exactly zero (mim 0.1, seed 0)")
-    )
+    most = "; up to 25.0 % of the gradients of an attack other than AutoAttack were exactly zero (mim 0.1, seed 0)"
+    assert block(table).about("ce").endswith(most)
     assert not [note for note in table.notes if "gradients" in note], "not once for each attack and cell"
+
+
+def test_seeds_that_lie_far_apart_are_told_one_by_one(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",), ("ce", "pc-lc"), 3)
+    far = {"ce": (90.0, 15.0, 97.0), "pc-lc": (60.0, 40.0, 50.0)}
+    cells = selection.cells(table1)
+    fill(store, cells, lambda cell: {"clean": 99.0, "pgd 0.1": far[cell.column][cell.training.config.seed]})
+    found = block(make_table(store, table1, selection, {}))
+    assert "; seeds lie far apart (pgd 0.1: 90.0, 15.0, 97.0)" in found.about("ce")
+    assert "far apart" not in found.about("pc-lc")
+
+
+def test_what_adversarial_training_came_to_stands_with_its_column(tmp_path: Path) -> None:
+    experiment, store, selection = load_experiment("table5"), Store(tmp_path), Selection(("mnist",), ("ce+at",), 2)
+    cells = selection.cells(experiment)
+    fill(store, cells, lambda cell: {"clean": 99.0})
+    assert "robust accuracy" not in block(make_table(store, experiment, selection, {})).about("ce+at"), "not kept"
+    for cell, name in zip(cells, ("train_robust_accuracy", "validation_robust_accuracy"), strict=True):
+        file = store.model_folder(cell.training) / "metrics.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('{"epoch": 1}\n' + json.dumps({"epoch": 2, name: 0.1 + cell.training.config.seed}) + "\n")
+    about = block(make_table(store, experiment, selection, {})).about("ce+at")
+    assert about.endswith("; robust accuracy (PGD-10) at the end of training, % by seed: 10.0, 110.0")
+
+
+def test_arguments_against_masking_are_held_against_cross_entropy_too(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",), seeds=1)
+    left = {"pc-lc": {"fgsm 0.1": 50.0, "pgd 0.1": 40.0}, "ce": {"fgsm 0.1": 50.0, "pgd 0.1": 60.0}}
+    fill(store, selection.cells(table1), lambda cell: {"clean": 99.0, **left[cell.column]})
+    claims = {judged.claim.name.split(":")[0]: judged for judged in make_table(store, table1, selection, {}).claims}
+    rival = claims["masking 1"].rival
+    assert rival is not None
+    assert (claims["masking 1"].ours.of - claims["masking 1"].ours.held, rival.of - rival.held) == (0, 1)
+    assert claims["masking 1"].text().endswith(f"; of cross-entropy here {rival.held} of {rival.of}")
+    assert claims["white-box gain"].rival is None, "which is about both"
 
 
 def test_those_of_a_substitute_do_not_count(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def gains_more(
     less_rows: Sequence[str] = ANY,
     less_datasets: Sequence[str] = ANY,
 ) -> Finding:
-    """The mean gain of a column over another one is larger in `rows` and `datasets` than in the `less_` ones."""
+    """A column gains over another one on average, and more in `rows` and `datasets` than in the `less_` ones."""
     means = []
     for chosen_rows, chosen_datasets in ((rows, datasets), (less_rows, less_datasets)):
         pairs = list(_pairs(figures, experiment, column, than, chosen_rows, chosen_datasets))
@@ -92,7 +92,7 @@ def gains_more(
             return _finding([])
         means.append(mean(one - other for _, one, other in pairs))
     more, less = means
-    return _finding([(f"mean gain {more:.4g} and {less:.4g}", more > less)])
+    return _finding([(f"mean gain {more:.4g} and {less:.4g}", more > max(less, 0))])
 
 
 def at_least(

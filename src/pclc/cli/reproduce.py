@@ -257,7 +257,7 @@ def _print_block(block: "Block") -> None:
     for column in block.columns:
         typer.echo(block.about(column))
     for remark in block.remarks:
-        typer.echo(f"* {remark}")
+        typer.echo(remark)
     contrasts = [contrast for contrast in block.contrasts if contrast.differences or contrast.published is not None]
     if contrasts:
         print_table(

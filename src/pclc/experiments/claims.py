@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -35,6 +35,12 @@ class Claim:
     def find(self, figures: Figures) -> Finding:
         """Hold the claim against figures."""
         return CHECKS[self.check](figures, **self.settings)
+
+    def about_cross_entropy(self) -> "Claim | None":
+        """The same of cross-entropy, where it is about PC-LC alone: whether that tells the two apart."""
+        if self.settings.get("column") != "pc-lc" or "than" in self.settings:
+            return None
+        return replace(self, settings={**self.settings, "column": "ce"})
 
     def is_about(self, dataset: str, column: str) -> bool:
         """Whether figures of that data set and column are among those that decide it."""

@@ -221,7 +221,7 @@ class Experiment:
         groups: what is run.
         tuning: the attack under which the settings of arms are compared on held-out images, with the network and the
             first seed of the group in which the arm occurs first; None where no arm has settings.
-        baselines: columns with which the others are compared where nothing is published.
+        baselines: columns with which the others are compared; none: the first.
     """
 
     name: str

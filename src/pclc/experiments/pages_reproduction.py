@@ -108,7 +108,7 @@ def _block(block: Block) -> list[str]:
     parts.append(bullets([block.about(column) for column in block.columns]))
     parts += _nearest(block)
     if block.remarks:
-        parts.append("\n".join(f"\\* {remark}" for remark in block.remarks))
+        parts.append("\n".join(remark.replace("*", "\\*") for remark in block.remarks))
     for pair in dict.fromkeys((contrast.column, contrast.baseline) for contrast in block.contrasts):
         found = [c for c in block.contrasts if (c.column, c.baseline) == pair and c.differences]
         chosen = [contrast for contrast in found if " rank " not in contrast.row]
@@ -156,12 +156,19 @@ def _nearest(block: Block) -> list[str]:
         distance = block.distance(column)
         if len(published) == 1 and distance is not None:
             rivals.setdefault(published.pop(), {})[column] = distance
-    return [
-        f"Closest to the published `{name}`: `{min(found, key=lambda column: found[column])}`, of {len(found)} that "
-        "were run."
-        for name, found in rivals.items()
-        if len(found) > 1
-    ]
+    lines = []
+    for name, found in rivals.items():
+        near = [
+            column
+            for column in sorted(found, key=lambda column: found[column])
+            if found[column] < 1 + min(found.values())
+        ]
+        distances = ", ".join(f"`{column}` ({found[column]:.1f})" for column in near)
+        if len(found) > 1:
+            lines.append(
+                f"Closest to the published `{name}`, with points from it: {distances}, of {len(found)} that were run."
+            )
+    return lines
 
 
 def _figure(stem: Path, name: str) -> str:

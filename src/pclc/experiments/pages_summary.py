@@ -8,21 +8,19 @@ from statistics import mean
 
 from pclc.analysis.verdict import Verdict
 from pclc.experiments.ambiguities import Ambiguity, ambiguity_table, load_ambiguities
-from pclc.experiments.pages_text import bullets, counted, markdown_table, quoted
-from pclc.experiments.table import Block, Entry, Table, spread
+from pclc.experiments.pages_text import bullets, markdown_table, quoted
+from pclc.experiments.table import Block, Contrast, Entry, Table, spread
 
-_WORDS = ("reproduced", "differs", "underpowered", "not run")
-_SMALL = "8/255"
+_LEFT = 0.05  # percent; less is shown as nothing
 
 
 @dataclass(frozen=True)
 class _Truth:
-    """A model of PC-LC at one eps: what the paper's attacks leave, in print and here, and what is left."""
+    """A model at one eps: what the paper's attacks leave, in print and here, and what is left."""
 
     experiment: str
     dataset: str
     column: str
-    adversarial: bool  # it saw adversarial examples in training
     eps: str
     published: float | None
     ours: float | None
@@ -30,15 +28,30 @@ class _Truth:
     worst_case: Entry | None
 
     @property
-    def left(self) -> float:
-        """Mean accuracy under AutoAttack."""
-        return mean(self.autoattack.values.values())
+    def is_half(self) -> bool | None:
+        """Whether AutoAttack leaves less than half of what the paper's attacks leave; None where none was run."""
+        return mean(self.autoattack.values.values()) < self.ours / 2 if self.ours else None
+
+
+@dataclass(frozen=True)
+class _Gain:
+    """PC-LC minus cross-entropy trained the same way, at one eps."""
+
+    where: str
+    eps: str
+    pgd: Contrast | None
+    autoattack: Contrast
+    left: tuple[float, float]  # mean accuracies of cross-entropy and PC-LC under AutoAttack
 
     @property
-    def place(self) -> str:
-        """Where it stands."""
-        seeds = counted(len(self.autoattack.values), "seed")
-        return f"{self.experiment}, {self.dataset}, {self.column}, eps {self.eps}, {seeds}"
+    def told(self) -> str:
+        """Which of the two AutoAttack leaves more of, over seeds."""
+        if max(self.left) < _LEFT:
+            return "nothing is left"
+        interval = self.autoattack.interval
+        if interval is None or interval.interval.low <= 0 <= interval.interval.high:
+            return "cannot be told"
+        return "ahead" if interval.interval.low > 0 else "behind"
 
 
 def summary_section(tables: Sequence[Table]) -> str:
@@ -46,7 +59,7 @@ def summary_section(tables: Sequence[Table]) -> str:
     # Several experiments may hold readings against the same figures: they count once, for the table they are of.
     own_first = sorted(tables, key=_is_another_reading)
     figures: dict[tuple[str | None, ...], tuple[Table, Block, Entry]] = {}
-    differences: dict[tuple[str | None, ...], Verdict] = {}
+    differences: dict[tuple[str | None, ...], tuple[str, Verdict | None]] = {}
     for table in own_first:
         for block in table.blocks:
             place, entries = (table.experiment.published, block.dataset, block.model), _published(block)
@@ -55,12 +68,12 @@ def summary_section(tables: Sequence[Table]) -> str:
             for contrast in block.contrasts:
                 if contrast.verdict and contrast.column in {entry.column for entry in entries}:
                     key = (*place, contrast.column, contrast.baseline, contrast.row)
-                    differences.setdefault(key, contrast.verdict)
+                    differences.setdefault(key, (contrast.row, contrast.verdict))
     verdicts, contrasts = list(figures.values()), list(differences.values())
     limits = tables[0].selection.limits
     lines = [f"**A trial, whose figures mean nothing**: {limits}."] if limits else []
     if verdicts:
-        lines.append(f"Of {len(verdicts)} published figures {_counts(e.verdict for _, _, e in verdicts)}.")
+        lines.append(f"Of {len(verdicts)} published figures {_counts([(e.row, e.verdict) for _, _, e in verdicts])}.")
         lines.append(f"Of {len(contrasts)} published differences between losses {_counts(contrasts)}.")
     claims = {judged.claim.name: judged for table in tables for judged in table.claims}
     if claims:
@@ -71,10 +84,11 @@ def summary_section(tables: Sequence[Table]) -> str:
             f"were not run at all; of those judged, {partial} were run in part, and may end otherwise. By the paper's "
             f"own figures {sum(judged.paper.holds is False for judged in claims.values())} do not hold."
         )
-        failed = [name for name, judged in claims.items() if judged.ours.holds is False]
-        lines.append(f"Those that do not hold here: {quoted(failed)}.")
-    truths = list(_truths(tables))
-    lines += _truth_sentences(truths)
+        failed = {name: judged.paper.holds for name, judged in claims.items() if judged.ours.holds is False}
+        here, both = ([name for name, own in failed.items() if (own is False) is too] for too in (False, True))
+        lines.append(f"Those that do not hold here: {quoted(here)}; nor by the paper's own figures: {quoted(both)}.")
+    truths = list(_truths(tables, "pc-lc"))
+    lines += _truth_sentences(tables)
     ran = any(any(block.seeds.values()) for table in tables for block in table.blocks)
     parts = [bullets(lines)] if ran else ["Nothing has been run yet."]
     counts = list(_count_rows(verdicts))
@@ -91,11 +105,12 @@ def summary_section(tables: Sequence[Table]) -> str:
 
 def gains_section(tables: Sequence[Table]) -> str:
     """What PC-LC gains over cross-entropy, as a table; "" where nothing was run under AutoAttack."""
-    gains = list(_gains(tables))
+    gains = [_gain_row(gain) for gain in _gains(tables)]
     about = (
         "What PC-LC gains over cross-entropy trained the same way, in points at equal seeds, mean ± standard deviation "
-        "with the 95 % interval of the mean: under the paper's PGD, in print and here, and under standard AutoAttack, "
-        "which leaves so much of cross-entropy and of PC-LC."
+        "with the 95 % interval of the mean: under the paper's PGD, in print and here, and under standard AutoAttack. "
+        "Beside it, the percent that AutoAttack leaves of cross-entropy and of PC-LC; `+at` is the paper's adversarial "
+        "training."
     )
     return f"{about}\n\n{markdown_table(gains)}" if gains else ""
 
@@ -135,13 +150,20 @@ def _published(block: Block) -> list[Entry]:
     return [e for e in block.entries if e.verdict is not None and e.published and e.published.column == e.column]
 
 
-def _counts(verdicts: Iterable[Verdict | None]) -> str:
-    found = [verdict for verdict in verdicts if verdict is not None]
-    counts = Counter(verdict.judgement for verdict in found)
-    outside = sum(verdict.outside for verdict in found if verdict.judgement == "underpowered")
+def _outcome(verdict: Verdict) -> str:
+    """As a reader asks: a figure outside an interval is outside, however wide that is."""
+    if verdict.judgement == "underpowered":
+        return "outside" if verdict.outside else "cannot be told"
+    return {"differs": "outside"}.get(verdict.judgement, verdict.judgement)
+
+
+def _counts(verdicts: Sequence[tuple[str, Verdict | None]]) -> str:
+    found = [(row, _outcome(verdict)) for row, verdict in verdicts if verdict is not None]
+    counts = Counter(outcome for _, outcome in found)
+    clean = found.count(("clean", "reproduced"))
     return (
-        f"{counts['reproduced']} are reproduced, {counts['differs']} differ, for {counts['underpowered']} our seeds "
-        f"scatter too much to tell ({outside} of these lie outside the interval all the same), and "
+        f"{counts['reproduced']} are reproduced ({clean} of them of clean accuracy), {counts['outside']} lie outside "
+        f"what our seeds allow, {counts['cannot be told']} cannot be told because our seeds scatter, and "
         f"{counts['not run']} are not run"
     )
 
@@ -151,24 +173,22 @@ def _count_rows(verdicts: Sequence[tuple[Table, Block, Entry]]) -> Iterator[dict
     for table, block, entry in verdicts:
         assert entry.verdict is not None
         place = table.experiment.name, block.dataset, entry.column
-        places.setdefault(place, Counter())[entry.verdict.judgement] += 1
+        places.setdefault(place, Counter())[_outcome(entry.verdict)] += 1
     for (name, dataset, column), counts in places.items():
         about = {"where": f"{name}, {dataset}", "column": column, "figures": str(counts.total())}
         if counts["not run"] < counts.total():
-            yield about | {word: str(counts[word]) for word in _WORDS}
+            yield about | {word: str(counts[word]) for word in ("reproduced", "outside", "cannot be told", "not run")}
 
 
-def _truths(tables: Sequence[Table]) -> Iterator[_Truth]:
-    """For each model of PC-LC and each eps that AutoAttack was run at; a model of several tables once."""
+def _truths(tables: Sequence[Table], loss: str) -> Iterator[_Truth]:
+    """For each model of a loss and each eps that AutoAttack was run at; a model of several tables once."""
     seen = set()
     for table in tables:
-        arms = [arm for group in table.experiment.groups for arm in group.arms]
-        trained = {arm.column for arm in arms if arm.adversarial is not None}
         for block in table.blocks:
             for entry in block.entries:
                 attack, _, eps = entry.row.partition(" ")
                 place = *_models(table, block), entry.column, eps
-                if attack != "autoattack" or not entry.values or not entry.column.startswith("pc-lc") or place in seen:
+                if attack != "autoattack" or not entry.values or not entry.column.startswith(loss) or place in seen:
                     continue
                 seen.add(place)
                 same = [
@@ -181,7 +201,6 @@ def _truths(tables: Sequence[Table]) -> Iterator[_Truth]:
                     table.experiment.name,
                     block.dataset,
                     entry.column,
-                    entry.column in trained,
                     eps,
                     min((e.published.value for e in same if e.published), default=None),
                     min((mean(e.values.values()) for e in same), default=None),
@@ -195,33 +214,37 @@ def _models(table: Table, block: Block) -> tuple[str, str, str]:
     return table.experiment.name if _is_another_reading(table) else "", block.dataset, block.model
 
 
-def _gains(tables: Sequence[Table]) -> Iterator[dict[str, str]]:
-    """PC-LC minus cross-entropy at each eps that both PGD and AutoAttack were run at; a pair of models once."""
+def _gains(tables: Sequence[Table]) -> Iterator[_Gain]:
+    """For each table of the paper and each eps that AutoAttack was run at; a pair of models once."""
     seen = set()
     for table in tables:
-        for block in table.blocks:
+        for block in table.blocks if table.experiment.published else ():
             for found in block.contrasts:
                 attack, _, eps = found.row.partition(" ")
                 rival = found.column.replace("pc-lc", "ce", 1)
                 place = *_models(table, block), found.column, eps
-                if attack != "autoattack" or not found.differences or found.baseline != rival or place in seen:
-                    continue
-                same = (f"pgd {eps}", found.column, rival)
-                pgd = [c for c in block.contrasts if (c.row, c.column, c.baseline) == same and c.published is not None]
-                if found.column == rival or not pgd:
+                is_pair = found.column != rival == found.baseline
+                if attack != "autoattack" or not found.differences or not is_pair or place in seen:
                     continue
                 seen.add(place)
-                printed, here, *_ = pgd[0].text().split(" | ")
-                left = [mean(block.entry(found.row, name).values.values()) for name in (rival, found.column)]
-                yield {
-                    "where": f"{table.experiment.name}, {block.dataset}",
-                    "column": found.column,
-                    "eps": eps,
-                    "PGD in print": printed,
-                    "PGD here": here,
-                    "AutoAttack leaves": " and ".join(f"{value:.1f}" for value in left),
-                    "AutoAttack": found.text(),
-                }
+                same = (f"pgd {eps}", found.column, rival)
+                pgd = [c for c in block.contrasts if (c.row, c.column, c.baseline) == same and c.published is not None]
+                one, other = (mean(block.entry(found.row, name).values.values()) for name in (rival, found.column))
+                where = f"{table.experiment.name}, {block.dataset}"
+                yield _Gain(where, eps, pgd[0] if pgd else None, found, (one, other))
+
+
+def _gain_row(gain: _Gain) -> dict[str, str]:
+    printed, here, *_ = gain.pgd.text().split(" | ") if gain.pgd else ("-", "-")
+    return {
+        "experiment, data": gain.where,
+        "loss": gain.autoattack.column,
+        "eps": gain.eps,
+        "gain under PGD, in print": printed,
+        "gain under PGD, here": here,
+        "AutoAttack leaves": " and ".join(f"{value:.1f}" for value in gain.left),
+        "gain under AutoAttack": gain.autoattack.text(),
+    }
 
 
 def _truth_row(truth: _Truth) -> dict[str, str]:
@@ -239,22 +262,21 @@ def _truth_row(truth: _Truth) -> dict[str, str]:
     }
 
 
-def _truth_sentences(truths: Sequence[_Truth]) -> list[str]:
+def _truth_sentences(tables: Sequence[Table]) -> list[str]:
+    """How far the paper's attacks are from AutoAttack, of both losses, and whether that tells the losses apart."""
     lines = []
-    for trained, what in ((False, "PC-LC alone"), (True, "PC-LC with the paper's adversarial training")):
-        for small, where in ((False, "at the eps of the tables"), (True, f"at {_SMALL}")):
-            chosen = [t for t in truths if t.adversarial is trained and (t.eps == _SMALL) is small]
-            if not chosen:
-                continue
-            most = max(chosen, key=lambda truth: truth.left)
-            text = f"Standard AutoAttack {where} leaves {what} at most {most.left:.1f} % on average ({most.place})"
-            if most.ours is not None and most.published is not None:
-                text += (
-                    f", where the paper's attacks leave at least {most.ours:.1f} % here and {most.published:.1f} % in "
-                    "print"
-                )
-            compared = [truth for truth in chosen if truth.ours]
-            half = sum(truth.left < (truth.ours or 0) / 2 for truth in compared)
-            more = f" In {half} of {len(compared)} places it leaves less than half of what those attacks leave."
-            lines.append(text + "." + (more if compared else ""))
+    halves = []
+    for name, loss in (("PC-LC", "pc-lc"), ("cross-entropy", "ce")):
+        found = [truth.is_half for truth in _truths(tables, loss) if truth.is_half is not None]
+        halves += [f"of {name} in {sum(found)} of {len(found)} places"] if found else []
+    if halves:
+        what = "Standard AutoAttack leaves less than half of what the paper's own attacks leave here at the same eps"
+        lines.append(f"{what}: {' and '.join(halves)}.")
+    told = Counter(gain.told for gain in _gains(tables))
+    if told:
+        lines.append(
+            f"Under standard AutoAttack PC-LC is ahead of cross-entropy trained the same way in {told['ahead']} places "
+            f"and behind in {told['behind']}; in {told['cannot be told']} our seeds do not tell, and in "
+            f"{told['nothing is left']} nothing is left of either."
+        )
     return lines

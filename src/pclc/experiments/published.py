@@ -11,6 +11,7 @@ TABLES = ("table1", "table2", "table3", "table4", "table5", "gaps")
 
 # Half of the last digit that is printed, and how far an interval may reach before it decides nothing.
 _ROUNDING = {"%": 0.05, "probability": 0.0005}
+_MARKS = {"quoted": "*", "inconsistent": "†", "other settings": "‡", "heading": "§"}
 _WIDEST = {"%": 5.0, "probability": 0.05}
 
 
@@ -19,7 +20,8 @@ class Remark:
     """What a reader of some figures has to know.
 
     `kind` is "quoted" (from another paper), "inconsistent" (the paper has another figure for the same thing elsewhere),
-    "other settings" (than the row of that name in another table) or "heading" (a slip in the printed table).
+    "other settings" (than the row of that name in another table) or "heading" (a slip in the printed table); each has
+    a mark of its own.
     """
 
     kind: str
@@ -27,6 +29,11 @@ class Remark:
     datasets: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """What stands behind a figure that it is about."""
+        return _MARKS[self.kind]
 
     def concerns(self, dataset: str, column: str, row: str) -> bool:
         """Whether it is about that figure; an empty list stands for all."""

@@ -19,6 +19,7 @@ from pclc.experiments.values import Selection, mean_figures, row_of, row_values
 
 _CONFUSION = re.compile(".+ from .+ to .+")  # too many for a table; claims and figures have them
 _NOTICED = 0.0005  # share of gradients that are zero from which on it is told
+_APART = 30.0  # points between seeds from which on each is told
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ class Entry:
     verdict: Verdict | None
 
     def text(self) -> str:
-        """Published (with a star where there is something to know about it), ours and the verdict."""
+        """Published (with a mark where there is something to know about it), ours and the verdict."""
         digits = _digits(self.row)
         ours = spread(list(self.values.values()), digits)
         if self.published is None:
             return ours
-        mark = "*" if self.published.remarks else ""
+        mark = "".join(remark.mark for remark in self.published.remarks)
         return " | ".join([f"{self.published.value:.{digits}f}{mark}", ours, *_judged(self.verdict, digits)])
 
 
@@ -84,7 +85,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class ZeroGradients:
-    """The largest share of an attack's gradients that were exactly zero, and where that was."""
+    """The largest share of the gradients of an attack that were exactly zero, and where that was."""
 
     share: float
     row: str
@@ -92,7 +93,8 @@ class ZeroGradients:
 
     def __str__(self) -> str:
         return (
-            f"up to {100 * self.share:.1f} % of an attack's gradients were exactly zero ({self.row}, seed {self.seed})"
+            f"up to {100 * self.share:.1f} % of the gradients of an attack other than AutoAttack were exactly zero "
+            f"({self.row}, seed {self.seed})"
         )
 
 
@@ -110,13 +112,16 @@ class Block:
     not_run: Mapping[str, tuple[int, ...]]
     audits: Mapping[str, Mapping[int, str]]  # by column, the verdicts of those that were audited
     zero_gradients: Mapping[str, ZeroGradients]  # by column that has some
+    robust: Mapping[
+        str, Mapping[int, float]
+    ]  # by column, shares at the end of adversarial training, as it measures them
     step: float  # points by which one image changes an accuracy; 0 where nothing was run
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What to know about the published figures with a star."""
+        """What to know about the published figures with a mark, each with its mark."""
         published = [entry.published for entry in self.entries if entry.published is not None]
-        return tuple(dict.fromkeys(remark.text for figure in published for remark in figure.remarks))
+        return tuple(dict.fromkeys(f"{remark.mark} {remark.text}" for figure in published for remark in figure.remarks))
 
     def entry(self, row: str, column: str) -> Entry:
         """The figure of a row and a column."""
@@ -131,8 +136,25 @@ class Block:
         """Which seeds a column has, how it compares with the published one, and what makes it less than it seems."""
         run, missing = (", ".join(map(str, sorted(seeds[column]))) for seeds in (self.seeds, self.not_run))
         parts = [f"seeds {run}" if run else "no seed", f"not run: {missing}" if missing else "", self.summary(column)]
-        parts.append(str(self.zero_gradients.get(column, "")))
+        parts += [str(self.zero_gradients.get(column, "")), self.apart(column), self.watched(column)]
         return f"{column}: " + "; ".join(part for part in parts if part)
+
+    def apart(self, column: str) -> str:
+        """Where seeds differ so much that a mean and a deviation do not tell what happened, what each gave."""
+        entries = [entry for entry in self.entries if entry.column == column and len(entry.values) > 1]
+        if not entries:
+            return ""
+        widest = max(entries, key=lambda entry: max(entry.values.values()) - min(entry.values.values()))
+        values = [widest.values[seed] for seed in sorted(widest.values)]
+        if max(values) - min(values) < _APART:
+            return ""
+        return f"seeds lie far apart ({widest.row}: {', '.join(f'{value:.1f}' for value in values)})"
+
+    def watched(self, column: str) -> str:
+        """What adversarial training had come to in its last epoch, by seed; "" where it is not kept or not measured."""
+        found = self.robust.get(column, {})
+        values = ", ".join(f"{100 * found[seed]:.1f}" for seed in sorted(found))
+        return f"robust accuracy (PGD-10) at the end of training, % by seed: {values}" if found else ""
 
     def distance(self, column: str) -> float | None:
         """How far a column is from the published one on average over its rows; None where nothing was judged."""
@@ -165,12 +187,14 @@ class JudgedClaim:
         ours: what our figures say to it.
         paper: what the paper's own do.
         partial: not all that it is about has been run.
+        rival: what our figures of cross-entropy say to it, where it is about PC-LC alone.
     """
 
     claim: Claim
     ours: Finding
     paper: Finding
     partial: bool
+    rival: Finding | None = None
 
     def text(self) -> str:
         """What became of it."""
@@ -179,7 +203,8 @@ class JudgedClaim:
             word += " so far"
         counts = f" ({self.ours.held} of {self.ours.of} comparisons)" if self.ours.of else ""
         own = f"; in the paper's own figures {self.paper.held} of {self.paper.of}" if self.paper.of else ""
-        return f"{self.claim.name}: {word}{counts}{own}"
+        rival = f"; of cross-entropy here {self.rival.held} of {self.rival.of}" if self.rival and self.rival.of else ""
+        return f"{self.claim.name}: {word}{counts}{own}{rival}"
 
 
 @dataclass(frozen=True)
@@ -220,6 +245,7 @@ class Table:
                     "partial": judged.partial,
                     "ours": asdict(judged.ours),
                     "paper": asdict(judged.paper),
+                    "rival": judged.rival and asdict(judged.rival),
                 }
                 for judged in self.claims
             ],
@@ -270,7 +296,9 @@ def judge_claims(
             needed |= mean_figures(store, other, selection.cells(other))
             cells += everything.cells(other)
         partial = any(claim.is_about(cell.training.dataset, cell.column) and store.load(cell) is None for cell in cells)
-        judged.append(JudgedClaim(claim, claim.find(needed), claim.find(published_figures()), partial))
+        same = claim.about_cross_entropy()
+        rival = None if same is None else same.find(needed)
+        judged.append(JudgedClaim(claim, claim.find(needed), claim.find(published_figures()), partial, rival))
     return tuple(judged)
 
 
@@ -343,22 +371,34 @@ def _block(
         {column: tuple(sorted(defined - set(seeds))) for column, seeds in run.items()},
         {column: _verdicts([c for c in cells if c.column == column and c.audit], results) for column in columns},
         _zero_gradients(cells, results),
+        {column: _robust(store, [c for c in cells if c.column == column and c.hash in results]) for column in columns},
         step,
     )
 
 
 def _zero_gradients(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> dict[str, ZeroGradients]:
-    """By column, where the most gradients were zero: of one attack on the model itself, which AutoAttack is not."""
+    """By column, where the most gradients were zero: of one attack by gradients of the model itself."""
     most: dict[str, ZeroGradients] = {}
     for cell in cells:
         names = {attack.text: attack.name for attack in cell.attacks if not attack.transfer}
         for row in results[cell.hash]["attacks"] if cell.hash in results else ():
             name, share, before = names.get(row["attack"]), row["zero_gradient_share"] or 0.0, most.get(cell.column)
-            if name is None or row["transfer"] or name.startswith("autoattack") or share < _NOTICED:
+            if name is None or row["transfer"] or name.startswith(("autoattack", "spsa")) or share < _NOTICED:
                 continue
             if before is None or share > before.share:
                 most[cell.column] = ZeroGradients(share, name, cell.training.config.seed)
     return most
+
+
+def _robust(store: Store, cells: Sequence[Cell]) -> dict[int, float]:
+    """By seed, what the training measured in its last epoch on held-out images, or on its own."""
+    found = {}
+    for cell in cells:
+        last = store.last_epoch(cell.training)
+        share = last.get("validation_robust_accuracy", last.get("train_robust_accuracy"))
+        if share is not None:
+            found[cell.training.config.seed] = float(share)
+    return found
 
 
 def _verdicts(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> dict[int, str]:
