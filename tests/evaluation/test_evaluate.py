@@ -293,8 +293,10 @@ def test_compare(case) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"x": torch.rand(4, 2) * 255}, r"values up to .*use x.float\(\) / 255"),
-        ({"x": (torch.rand(4, 2) * 255).byte()}, r"torch.uint8 with values up to .*use x.float\(\) / 255"),
+        ({"x": torch.rand(4, 2) * 255}, r"values from .*: use x.float\(\) / 255"),
+        ({"x": (torch.rand(4, 2) * 255).byte()}, r"torch.uint8 with values from .*: use x.float\(\) / 255"),
+        ({"x": torch.tensor([[-0.4, 2.8]] * 4)}, r"values from -0.4 to 2.8: leave them as they were before normalis"),
+        ({"x": torch.rand(4, 3)}, r"Expected `model` to take images of shape \(3,\), as `x` has them, but its first"),
         ({"x": X - 1}, r"`x` to have values in \[0, 1\]"),
         ({"x": X[:0], "y": Y[:0]}, r"at least one example"),
         ({"y": Y + 2}, r"label in `y` to lie in \[0, 1\]"),

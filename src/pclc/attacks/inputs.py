@@ -34,9 +34,24 @@ def check_examples(x: Tensor, y: Tensor) -> None:
         raise ValueError("Expected `x` to have values in [0, 1], but got NaN.")
     low, high = x.min().item(), x.max().item()
     if low < 0 or high > 1:
-        raise ValueError(f"Expected `x` to have values in [0, 1], but got values in [{low:.4g}, {high:.4g}].")
+        raise ValueError(
+            f"Expected `x` to have values in [0, 1], but got values in [{low:.4g}, {high:.4g}]: "
+            f"{pixel_advice(low, high)}."
+        )
     if y.min() < 0:
         raise ValueError(f"Expected every label in `y` to be at least 0, but got {y.min().item()}.")
+
+
+def pixel_advice(low: float, high: float) -> str:
+    """What to do about pixels that are not in [0, 1].
+
+    Example:
+        >>> pixel_advice(-0.4, 2.8)
+        'leave them as they were before normalisation, which belongs into the model (pclc.models.Normalize)'
+    """
+    if low < 0:
+        return "leave them as they were before normalisation, which belongs into the model (pclc.models.Normalize)"
+    return "use x.float() / 255" if high > 2 else "clamp them, or scale them"
 
 
 def check_randomness(seed: int, index: Tensor | None, x: Tensor) -> Tensor:
@@ -60,15 +75,20 @@ def check_randomness(seed: int, index: Tensor | None, x: Tensor) -> Tensor:
 
 @contextmanager
 def explain_types(model: Model, x: Tensor) -> Iterator[None]:
-    """Where a first pass fails in the block because weights and images differ in their type, say that."""
+    """Where a first pass fails in the block because the model takes images of another type or shape, say that."""
     if not callable(model):
         raise TypeError(f"Expected `model` to be a module or a function, but got a {type(model).__name__}.")
     try:
         yield
     except RuntimeError as error:
         types = {str(p.dtype) for p in model.parameters()} if isinstance(model, nn.Module) else {str(x.dtype)}
-        if str(x.dtype) in types:
+        if str(x.dtype) in types and isinstance(error, torch.OutOfMemoryError):
             raise
+        if str(x.dtype) in types:
+            raise ValueError(
+                f"Expected `model` to take images of shape {tuple(x.shape[1:])}, as `x` has them, but its first pass "
+                f"failed: {error}"
+            ) from error
         raise ValueError(
             f"Expected the parameters of `model` to be {x.dtype}, as `x` is, but got {', '.join(sorted(types))}: use "
             "model.float(). `Execution(precision=...)` chooses the precision of attacks."

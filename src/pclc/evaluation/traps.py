@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks.frozen import frozen
-from pclc.attacks.inputs import check_logits, explain_types
+from pclc.attacks.inputs import check_logits, explain_types, pixel_advice
 from pclc.attacks.types import Model
 from pclc.evaluation.result import Accuracy
 from pclc.execution import ieee_fp32
@@ -15,13 +15,15 @@ class SetupWarning(UserWarning):
 
 
 def check_pixels(x: Tensor) -> None:
-    """Refuse pixels in 0 ... 255, the commonest mistake, with what to do about it."""
+    """Refuse pixels in 0 ... 255 and normalised ones, the commonest mistakes, with what to do about it."""
     if not isinstance(x, Tensor):
         raise TypeError(f"Expected `x` to be a tensor, but got a {type(x).__name__}.")
     if x.dtype == torch.uint8 or (x.is_floating_point() and x.numel() and float(x.max()) > 2):
+        low, high = float(x.min()), float(x.max())
+        advice = "use x.float() / 255" if x.dtype == torch.uint8 else pixel_advice(low, high)
         raise ValueError(
-            f"Expected `x` to be float with values in [0, 1], but got {x.dtype} with values up to {float(x.max()):g}: "
-            "use x.float() / 255. A model that wants other pixels needs that scaling as its first layer."
+            f"Expected `x` to be float with values in [0, 1], but got {x.dtype} with values from {low:g} to {high:g}: "
+            f"{advice}. A model that wants other pixels needs that scaling as its first layer."
         )
 
 
