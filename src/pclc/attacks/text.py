@@ -33,6 +33,8 @@ def parse_attack(text: str) -> Attack:
 
 
 def _attack(call: ast.expr, text: str) -> Attack:
+    if isinstance(call, ast.Name):  # without arguments: what is missing, or misspelt, is said below
+        call = ast.Call(call, [], [])
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"Expected an attack such as {_EXAMPLE}, but got {text!r}.")
     if call.func.id.lower() == "transfer":
