@@ -164,6 +164,17 @@ def test_other_readings_stand_in_the_order_of_their_distance(store: Store, docs:
     ]
 
 
+def test_other_readings_say_by_how_much_they_move_our_figures(store: Store, docs: Path) -> None:
+    left = {"table1": (50.0, 70.0), "precision": (49.0, 66.0, 10.0)}
+    for name, by_seed in left.items():
+        cells = Selection(("mnist",), ("ce",), len(by_seed)).cells(load_experiment(name))
+        values = [{"clean": 99.0, "pgd 0.1": value} for value in by_seed]
+        fill(store, cells, lambda cell, values=values: values[cell.training.config.seed])  # type: ignore[misc]
+    page = write(store, docs)
+    assert "precision, mnist, `pgd 0.1`: ce 41.7 ± 28.7, moved by -2.5;" in page, "a seed of only one does not count"
+    assert "table1, mnist, `bim literal 0.2`: ce 0.0 ± 0.0;" in page, "which is a row beside the stated one"
+
+
 def test_a_readme_of_others_is_left_alone(store: Store, docs: Path) -> None:
     readme = docs.parent / "README.md"
     readme.write_text("# Mine\n")

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
@@ -121,7 +121,7 @@ def ambiguities_section(tables: Sequence[Table]) -> str:
     return ambiguity_table(found)
 
 
-def _tried(entry: Ambiguity, tables: Iterable[Table]) -> Iterator[str]:
+def _tried(entry: Ambiguity, tables: Sequence[Table]) -> Iterator[str]:
     names = re.findall(r"`([^`]+)`", entry.measured_by)
     for table in tables:
         if not re.search(rf"\b{table.experiment.name}\b", entry.measured_by):
@@ -135,8 +135,23 @@ def _tried(entry: Ambiguity, tables: Iterable[Table]) -> Iterator[str]:
             for row in block.rows:
                 entries = [e for e in block.entries if e.row == row and e.values]
                 if entries and any(row.startswith(name) for name in names):
-                    figures = ", ".join(f"{e.column} {spread(list(e.values.values()))}" for e in entries)
+                    stated = _stated(table, block, tables)
+                    figures = ", ".join(_beside_stated(e, stated.get((e.row, e.column), {})) for e in entries)
                     yield f"{table.experiment.name}, {block.dataset}, `{row}`: {figures}"
+
+
+def _stated(table: Table, block: Block, tables: Sequence[Table]) -> dict[tuple[str, str], Mapping[int, float]]:
+    """By row and column, what the reading that we take gives where this table has another one."""
+    own = [t for t in tables if _is_another_reading(table) and t.experiment.name == table.experiment.published]
+    same = [b for t in own for b in t.blocks if (b.dataset, b.model) == (block.dataset, block.model)]
+    return {(e.row, e.column): e.values for b in same for e in b.entries}
+
+
+def _beside_stated(entry: Entry, stated: Mapping[int, float]) -> str:
+    """Our figure under another reading, and by how much it moves what the stated one gives at equal seeds."""
+    text = f"{entry.column} {spread(list(entry.values.values()))}"
+    moves = [value - stated[seed] for seed, value in entry.values.items() if seed in stated]
+    return f"{text}, moved by {mean(moves):+z.1f}" if moves else text
 
 
 def _is_another_reading(table: Table) -> bool:
