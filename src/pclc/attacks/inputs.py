@@ -1,5 +1,6 @@
 """What an attack takes: images, labels, places in the data set, a model of the right width."""
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from torch import Tensor, nn
 
 from pclc.attacks.notices import ProbabilityWarning
 from pclc.attacks.types import Model
+
+_ABOUT_SHAPES = re.compile(r"channels|shapes? |size of tensor|dimension|size mismatch")
 
 
 def check_examples(x: Tensor, y: Tensor) -> None:
@@ -82,9 +85,9 @@ def explain_types(model: Model, x: Tensor) -> Iterator[None]:
         yield
     except RuntimeError as error:
         types = {str(p.dtype) for p in model.parameters()} if isinstance(model, nn.Module) else {str(x.dtype)}
-        if str(x.dtype) in types and isinstance(error, torch.OutOfMemoryError):
-            raise
         if str(x.dtype) in types:
+            if not _ABOUT_SHAPES.search(str(error)):
+                raise
             raise ValueError(
                 f"Expected `model` to take images of shape {tuple(x.shape[1:])}, as `x` has them, but its first pass "
                 f"failed: {error}"
