@@ -90,17 +90,17 @@ def summary_section(tables: Sequence[Table]) -> str:
     truths = list(_truths(tables, "pc-lc"))
     lines += _truth_sentences(tables)
     ran = any(any(block.seeds.values()) for table in tables for block in table.blocks)
-    parts = [bullets(lines)] if ran else ["Nothing has been run yet."]
+    parts = [bullets(lines) if ran else "Nothing has been run yet.", *filter(None, [gains_section(tables)])]
     counts = list(_count_rows(verdicts))
     if counts:
-        parts.append(markdown_table(counts))
+        parts += ["What became of the published figures, by table and column:", markdown_table(counts)]
     if truths:
         parts.append(
             "What is left of PC-LC, in %: the lowest figure of the paper's own attacks at each eps, in print and here, "
             "beside standard AutoAttack and the worst case of everything run."
         )
         parts.append(markdown_table([_truth_row(truth) for truth in truths]))
-    return "\n\n".join([*parts, gains_section(tables)]).strip()
+    return "\n\n".join(parts)
 
 
 def gains_section(tables: Sequence[Table]) -> str:
