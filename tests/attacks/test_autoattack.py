@@ -3,6 +3,7 @@
 import cProfile
 import pstats
 import warnings
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -24,9 +25,11 @@ from pclc.attacks import (
     ZeroGradientWarning,
     parse_attack,
 )
+from pclc.attacks.attack import Attack
 from pclc.attacks.fab import FAB
 from pclc.attacks.square import Square
 from pclc.attacks.suspicions import is_dynamic, is_random, shares_draws
+from pclc.attacks.types import Norm
 from pclc.attacks.victim import Victim
 from pclc.execution import Execution
 
@@ -114,6 +117,31 @@ def test_clean_accuracy_where_wrong_images_are_attacked_too(net):
     result = AutoAttack(EPS, version="custom", attacks=THREE, stop="never").run(net, x, y)
     assert result.components[0].accuracy == (net(x).argmax(1) == y).double().mean().item() < 1
     assert 0 not in result.broken_by
+
+
+@dataclass(frozen=True, repr=False)
+class Healing(Attack):
+    """Brings images to where they are right."""
+
+    eps: float = 0.2
+    norm: Norm = "Linf"
+
+    def _perturb(self, victim, x, y, seed, index):
+        return x + self.eps
+
+    def __str__(self):
+        return "healing"
+
+
+def test_an_image_that_is_wrong_only_as_it_is_counts_as_wrong():
+    def model(x):  # class 1 beyond the middle
+        return torch.stack([0.5 - x[:, 0], x[:, 0] - 0.5], 1)
+
+    x, y = torch.tensor([[0.4], [0.6]]), torch.ones(2, dtype=torch.int64)
+    attack = AutoAttack(0.2, version="custom", attacks=(Healing(),), stop="never")
+    result = attack.run(model, x, y)
+    assert (result.success.tolist(), result.broken_by.tolist()) == ([True, False], [0, -1])
+    assert [component.accuracy for component in result.components] == [0.5, 0.5]
 
 
 def test_nothing_to_attack(net):

@@ -211,9 +211,10 @@ class _Recording(Attack):
         N = len(journal.broken_by)
         journal.broken_by[place] = UNBROKEN
         keep = self._keeper(victim, seed, x, y, place, logits)
+        # Images that are wrong as they are stand here only where they are attacked all the same.
+        wrong = torch.zeros_like(y, dtype=torch.bool) if self._spares_wrong else victim.is_fooled(x, y)
         if not journal.components:
-            wrong = 0 if self._spares_wrong else int(victim.is_fooled(x, y).sum())
-            journal.components.append(Component("clean", (len(x) - wrong) / N, 0.0))
+            journal.components.append(Component("clean", int((~wrong).sum()) / N, 0.0))
             self.progress("clean", 0, len(x))
         components = list(self.attack.components().items())
         shares = self._fooled_shares(victim, journal.x_adv[place], y) if self.attack.version == "rand" else None
@@ -230,11 +231,13 @@ class _Recording(Attack):
                     shares[todo] = found.maximum(shares[todo])
                 journal.x_adv[place[todo[better]]] = x_adv[better]
                 journal.broken_by[place[todo[better & fooled]]] = number
-            left = int((journal.broken_by[place] == UNBROKEN).sum())
+            left = int(((journal.broken_by[place] == UNBROKEN) & ~wrong).sum())
             accuracy = left / N if shares is None else float((1 - shares).sum()) / N
             journal.components.append(Component(name, accuracy, time.perf_counter() - begun))
             keep()
             self.progress(name, number, left)
+        if shares is None:
+            journal.broken_by[place[(journal.broken_by[place] == UNBROKEN) & wrong]] = CLEAN
         self._warn_of_square()
         return journal.x_adv[place]
 
