@@ -292,11 +292,13 @@ class _Run:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             part = self._attack(entry, x, y, index, parts)
-        ours = [entry for entry in caught if issubclass(entry.category, AttackWarning)]
-        for other in caught:
-            if other not in ours:
-                warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-        return replace(part, warnings=tuple((entry.category.__name__, str(entry.message)) for entry in ours))
+        ours = []
+        for told in caught:
+            if issubclass(told.category, AttackWarning):
+                ours.append((told.category.__name__, str(told.message)))
+            else:
+                warnings.warn_explicit(told.message, told.category, told.filename, told.lineno)
+        return replace(part, warnings=tuple(ours))
 
     def _attack(self, entry: Entry, x: Tensor, y: Tensor, index: Tensor, parts: list[Part]) -> Part:
         """One attack on those examples that it is about: all, or those still right where it stops at success."""

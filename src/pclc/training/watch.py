@@ -45,11 +45,8 @@ def absence_notice(robust: Sequence[float]) -> str | None:
 
     Example:
         >>> absence_notice([0.06, 0.01, 0.0, 0.0, 0.0])
-        'Robust accuracy was never above 6.0%: the training has made nothing robust, only blind to its own attack.'
+        'Robust accuracy was never above 6.0%: the training has made nothing robust.'
     """
     if len(robust) < _ENOUGH or max(robust) > _NOTHING:
         return None
-    return (
-        f"Robust accuracy was never above {max(robust):.1%}: the training has made nothing robust, only blind to its "
-        "own attack."
-    )
+    return f"Robust accuracy was never above {max(robust):.1%}: the training has made nothing robust."
