@@ -218,6 +218,8 @@ class _Recording(Attack):
             self.progress("clean", 0, len(x))
         components = list(self.attack.components().items())
         shares = self._fooled_shares(victim, journal.x_adv[place], y) if self.attack.version == "rand" else None
+        if shares is not None:
+            wrong = torch.zeros_like(wrong)  # which one draw does not tell
         for number, (name, component) in list(enumerate(components, 1))[len(journal.components) - 1 :]:
             begun = time.perf_counter()
             todo = (journal.broken_by[place] == UNBROKEN).nonzero().squeeze(1)
@@ -236,8 +238,7 @@ class _Recording(Attack):
             journal.components.append(Component(name, accuracy, time.perf_counter() - begun))
             keep()
             self.progress(name, number, left)
-        if shares is None:
-            journal.broken_by[place[(journal.broken_by[place] == UNBROKEN) & wrong]] = CLEAN
+        journal.broken_by[place[(journal.broken_by[place] == UNBROKEN) & wrong]] = CLEAN
         self._warn_of_square()
         return journal.x_adv[place]
 

@@ -158,12 +158,10 @@ def _nearest(block: Block) -> list[str]:
             rivals.setdefault(published.pop(), {})[column] = distance
     lines = []
     for name, found in rivals.items():
-        near = [
-            column
-            for column in sorted(found, key=lambda column: found[column])
-            if found[column] < 1 + min(found.values())
-        ]
-        distances = ", ".join(f"`{column}` ({found[column]:.1f})" for column in near)
+        ranked = sorted((distance, column) for column, distance in found.items())
+        # Within a point of the first, which another draw of seeds may put in front.
+        near = [(distance, column) for distance, column in ranked if distance < ranked[0][0] + 1]
+        distances = ", ".join(f"`{column}` ({distance:.1f})" for distance, column in near)
         if len(found) > 1:
             lines.append(
                 f"Closest to the published `{name}`, with points from it: {distances}, of {len(found)} that were run."

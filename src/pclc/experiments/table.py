@@ -112,9 +112,7 @@ class Block:
     not_run: Mapping[str, tuple[int, ...]]
     audits: Mapping[str, Mapping[int, str]]  # by column, the verdicts of those that were audited
     zero_gradients: Mapping[str, ZeroGradients]  # by column that has some
-    robust: Mapping[
-        str, Mapping[int, float]
-    ]  # by column, shares at the end of adversarial training, as it measures them
+    robust: Mapping[str, Mapping[int, float]]  # by column and seed, what adversarial training measured at its end
     step: float  # points by which one image changes an accuracy; 0 where nothing was run
 
     @property
