@@ -16,7 +16,8 @@ _PUBLISHED_A_TABLE, _COLUMNS_A_TABLE = 2, 5  # columns of the paper with three c
 _FEW = 3  # exceptions to a claim that are named
 _BY_MEANS = "Judged by our means over seeds; how sure a difference between losses is, its interval says."
 _SHOWN = {
-    "ranks": "Bars show in which class newly successful attacks land, for each eps; a line shows how many there are",
+    "ranks": "Bars show in which class newly successful attacks land, for each eps; "
+    "a line shows how many there are since the eps before",
     "embedding": "t-SNE of the last features; each class has a colour and a marker, successful attacks are plus signs",
     "gaps": "Bars show the mean probability gap of each model, clean and under attack",
     "histograms": "Histograms of the loss and of the margin over examples",
