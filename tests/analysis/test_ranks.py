@@ -48,6 +48,7 @@ def test_hand_made() -> None:
     assert result.counts == ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 0, 1))
     assert result.shares() == [[100.0, 0.0, 0.0, 0.0], [0.0, 50.0, 0.0, 0.0], [0.0, 0.0, 0.0, 100.0]]
     assert result.figures() == {
+        "fgsm all rank 2": 25.0,
         "fgsm 0.1 rank 2": 100.0,
         "fgsm 0.1 rank 3 to 5": 0.0,
         "fgsm 0.2 rank 2": 0.0,

@@ -72,7 +72,9 @@ def test_counts_and_truth(store: Store, docs: Path) -> None:
     assert "| table1, mnist | pc-lc | 14 | 14 | 0 | 0 | 0 |" in page
     counts = r"28 are reproduced \(2 of them of clean accuracy\), 0 lie outside what our seeds allow, 0 cannot be told"
     assert re.search(rf"- Of \d+ published figures {counts}", page)
-    assert "leave here at the same eps: of PC-LC in 3 of 3 places and of cross-entropy in 3 of 3 places." in page
+    # Cross-entropy keeps 0.8 % under PGD at 0.3.
+    halves = "wherever these leave 1 % at least: of PC-LC in 3 of 3 places and of cross-entropy in 2 of 2 places."
+    assert f"leave here at the same eps, {halves}" in page
     told = "in 0 of the 4 rows below, and behind in 0; in 2 our seeds do not tell, and in 2 nothing is left of either."
     assert f"Under standard AutoAttack PC-LC is ahead of cross-entropy trained the same way {told}" in page
     assert re.search(
@@ -90,7 +92,7 @@ def test_counts_and_truth(store: Store, docs: Path) -> None:
     assert "pclc reproduce table1 --datasets svhn" in ours
     assert "**white-box gain** (Results, white-box attacks; Table 1)." in ours
     assert "Verdict: *holds so far (13 of 13 comparisons)" in ours
-    assert "Warning in 8 cells: something was seen" in ours
+    assert "Warning in 8 cells (mnist ce, mnist pc-lc): something was seen" in ours
     not_run = page.split("### Not run at all")[1].split("\n## ")[0]
     assert "pclc reproduce table2\n" in not_run
     assert "table1" not in not_run
@@ -142,12 +144,12 @@ def test_what_pgd_shows_and_autoattack_does_not(store: Store, docs: Path) -> Non
         pgd = "+23.3 ± 0.0 (+23.2 to +23.4)"
         gain = "4.9 and 7.2 | +2.3 ± 0.0 (+2.2 to +2.4)"
         assert rows == [
-            f"| table1, mnist | pc-lc | 0.1 | +23.3 | {pgd} | {gain} |",
-            f"| table1, mnist | pc-lc | 0.2 | +46.9 | {pgd} | 0.0 and 0.0 | +0.0 ± 0.0 (-0.1 to +0.1) |",
-            f"| table1, mnist | pc-lc | 0.3 | +38.9 | {pgd} | {gain} |",
-            f"| table1, mnist | pc-lc | 8/255 | - | - | {gain} |",
-            "| table5, mnist | pc-lc+at | 0.3 | +69.1 | +69.1 (1 seed) | 0.3 and 7.2 | +6.9 (1 seed) |",
-            "| table5, mnist | pc-lc+at | 8/255 | - | - | 0.3 and 7.2 | +6.9 (1 seed) |",
+            f"| table1, mnist | pc-lc | 0.1 | 3 | +23.3 | {pgd} | {gain} |",
+            f"| table1, mnist | pc-lc | 0.2 | 3 | +46.9 | {pgd} | 0.0 and 0.0 | +0.0 ± 0.0 (-0.1 to +0.1) |",
+            f"| table1, mnist | pc-lc | 0.3 | 3 | +38.9 | {pgd} | {gain} |",
+            f"| table1, mnist | pc-lc | 8/255 | 3 | - | - | {gain} |",
+            "| table5, mnist | pc-lc+at | 0.3 | 1 | +69.1 | +69.1 (1 seed) | 0.3 and 7.2 | +6.9 (1 seed) |",
+            "| table5, mnist | pc-lc+at | 8/255 | 1 | - | - | 0.3 and 7.2 | +6.9 (1 seed) |",
         ], "a pair of models once"
     ahead = "3 (table1, mnist at 0.1; table1, mnist at 0.3; table1, mnist at 8/255) of the 6 rows below"
     assert f"is ahead of cross-entropy trained the same way in {ahead}, and behind in 0; in 2 our seeds do not" in page

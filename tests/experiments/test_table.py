@@ -104,6 +104,33 @@ def test_gradients_that_were_zero_stand_with_their_column(tmp_path: Path, table1
     assert not [note for note in table.notes if "gradients" in note], "not once for each attack and cell"
 
 
+def test_rows_that_leave_just_the_images_without_a_gradient_are_named(tmp_path: Path, table1: Experiment) -> None:
+    """The made-up results have a quarter of zero gradients under MIM at 0.1."""
+    store, selection = Store(tmp_path), Selection(("mnist",), seeds=2)
+    accuracies = {"ce": (25.0, 25.0), "pc-lc": (25.0, 24.9)}
+    fill(
+        store,
+        selection.cells(table1),
+        lambda cell: {"clean": 99.0, "mim 0.1": accuracies[cell.column][cell.training.config.seed]},
+    )
+    found = block(make_table(store, table1, selection, {}))
+    left = "; what these leave is just as many images as have no gradient: mim (0.1)"
+    assert found.about("ce").endswith(left)
+    assert left not in found.about("pc-lc"), "not with every seed"
+
+
+def test_a_bound_next_to_zero_shows_its_side(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",), seeds=2)
+    fill(
+        store,
+        selection.cells(table1),
+        lambda cell: {"clean": 99.0, "pgd 0.1": 50.4 if cell.column == "pc-lc" else 50.0},
+    )
+    contrasts = block(make_table(store, table1, selection, {})).contrasts
+    text = next(contrast.text() for contrast in contrasts if contrast.row == "pgd 0.1")
+    assert "(+0.03 to +0.8)" in text, "the interval is as wide as one image of a thousand makes it"
+
+
 def test_seeds_that_lie_far_apart_are_told_one_by_one(tmp_path: Path, table1: Experiment) -> None:
     store, selection = Store(tmp_path), Selection(("mnist",), ("ce", "pc-lc"), 3)
     far = {"ce": (90.0, 15.0, 97.0), "pc-lc": (60.0, 40.0, 50.0)}
@@ -122,9 +149,12 @@ def test_what_adversarial_training_came_to_stands_with_its_column(tmp_path: Path
     for cell, name in zip(cells, ("train_robust_accuracy", "validation_robust_accuracy"), strict=True):
         file = store.model_folder(cell.training) / "metrics.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text('{"epoch": 1}\n' + json.dumps({"epoch": 2, name: 0.1 + cell.training.config.seed}) + "\n")
+        last = 0.1 + cell.training.config.seed / 10
+        epochs = [{"epoch": 1}, {"epoch": 2, name: 0.5}, {"epoch": 3, name: last}]
+        file.write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
     about = block(make_table(store, experiment, selection, {})).about("ce+at")
-    assert about.endswith("; robust accuracy (PGD-10) at the end of training, % by seed: 10.0, 110.0")
+    assert "; robust accuracy during training (PGD-10 on the margin" in about
+    assert about.endswith(", highest/last epoch, % by seed: 50.0/10.0, 50.0/20.0")
 
 
 def test_arguments_against_masking_are_held_against_cross_entropy_too(tmp_path: Path, table1: Experiment) -> None:

@@ -55,7 +55,7 @@ def above(
         Finding(held=1, of=1, share=1.0, exceptions=())
     """
     pairs = _pairs(figures, experiment, column, than, rows, datasets)
-    return _finding(((f"{place}: {one} and {other}", one > other) for place, one, other in pairs), share)
+    return _finding(((f"{' '.join(place)}: {one} and {other}", one > other) for place, one, other in pairs), share)
 
 
 def near(
@@ -70,7 +70,7 @@ def near(
 ) -> Finding:
     """A column is at most `within` below another one."""
     pairs = _pairs(figures, experiment, column, than, rows, datasets)
-    return _finding((f"{place}: {one} and {other}", one >= other - within) for place, one, other in pairs)
+    return _finding((f"{' '.join(place)}: {one} and {other}", one >= other - within) for place, one, other in pairs)
 
 
 def gains_more(
@@ -84,15 +84,26 @@ def gains_more(
     less_rows: Sequence[str] = ANY,
     less_datasets: Sequence[str] = ANY,
 ) -> Finding:
-    """A column gains over another one on average, and more in `rows` and `datasets` than in the `less_` ones."""
-    means = []
-    for chosen_rows, chosen_datasets in ((rows, datasets), (less_rows, less_datasets)):
-        pairs = list(_pairs(figures, experiment, column, than, chosen_rows, chosen_datasets))
-        if not pairs:
-            return _finding([])
-        means.append(mean(one - other for _, one, other in pairs))
-    more, less = means
-    return _finding([(f"mean gain {more:.4g} and {less:.4g}", more > max(less, 0))])
+    """A column gains over another one on average, and more in `rows` and `datasets` than in the `less_` ones.
+
+    Where both are about the same data sets, on each of them.
+    """
+    mores, lesses = (
+        list(_pairs(figures, experiment, column, than, *chosen))
+        for chosen in ((rows, datasets), (less_rows, less_datasets))
+    )
+    # Which pairs belong together: None stands for all.
+    names = [None] if datasets != less_datasets else list(dict.fromkeys(dataset for (dataset, _), _, _ in mores))
+    comparisons = []
+    for name in names:
+        gains = [
+            [one - other for (dataset, _), one, other in pairs if name in (None, dataset)] for pairs in (mores, lesses)
+        ]
+        if all(gains):
+            more, less = map(mean, gains)
+            where = f"{name}: " if name else ""
+            comparisons.append((f"{where}mean gain {more:.1f} and {less:.1f}", more > max(less, 0)))
+    return _finding(comparisons)
 
 
 def at_least(
@@ -228,11 +239,11 @@ def _select(
 
 def _pairs(
     figures: Figures, experiment: str, column: str, than: str, rows: Sequence[str], datasets: Sequence[str]
-) -> Iterator[tuple[str, float, float]]:
+) -> Iterator[tuple[tuple[str, str], float, float]]:
     others = _select(figures, experiment, than, rows, datasets)
     for place, value in _select(figures, experiment, column, rows, datasets).items():
         if place in others:
-            yield " ".join(place), value, others[place]
+            yield place, value, others[place]
 
 
 def _matched(figures: Figures, weaker: tuple[str, str], stronger: Sequence[tuple[str, str]], column: str) -> Finding:

@@ -54,8 +54,10 @@ class RanksResult:
         ]
 
     def figures(self) -> dict[str, float]:
-        """What claims are about, by name: "fgsm 0.01 rank 2" and "fgsm 0.01 rank 3 to 5", in percent."""
+        """What claims are about, in percent: "fgsm 0.01 rank 2", "fgsm 0.01 rank 3 to 5", and "fgsm all rank 2"."""
         figures = {}
+        if sum(self.new):
+            figures[f"{self.attack} all rank 2"] = 100 * sum(counts[0] for counts in self.counts) / sum(self.new)
         for eps, shares in zip(self.eps, self.shares(), strict=True):
             present = [share for share in shares if share is not None]
             if present:

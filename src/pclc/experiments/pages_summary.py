@@ -12,6 +12,7 @@ from pclc.experiments.pages_text import bullets, markdown_table, quoted
 from pclc.experiments.table import Block, Contrast, Entry, Table, spread
 
 _LEFT = 0.05  # percent; less is shown as nothing
+_ENOUGH = 1.0  # percent; half of less says nothing
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class _Truth:
 
     @property
     def is_half(self) -> bool | None:
-        """Whether AutoAttack leaves less than half of what the paper's attacks leave; None where none was run."""
-        return mean(self.autoattack.values.values()) < self.ours / 2 if self.ours else None
+        """Whether AutoAttack leaves less than half of what the paper's attacks leave; None where that is too little."""
+        return mean(self.autoattack.values.values()) < self.ours / 2 if self.ours and self.ours >= _ENOUGH else None
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def _counts(verdicts: Sequence[tuple[str, Verdict | None]]) -> str:
     clean = found.count(("clean", "reproduced"))
     return (
         f"{counts['reproduced']} are reproduced ({clean} of them of clean accuracy), {counts['outside']} lie outside "
-        f"what our seeds allow, {counts['cannot be told']} cannot be told because our seeds scatter, and "
+        f"what our seeds allow, {counts['cannot be told']} cannot be told because our seeds are few or scatter, and "
         f"{counts['not run']} are not run"
     )
 
@@ -255,6 +256,7 @@ def _gain_row(gain: _Gain) -> dict[str, str]:
         "experiment, data": gain.where,
         "loss": gain.autoattack.column,
         "eps": gain.eps,
+        "seeds": str(len(gain.autoattack.differences)),
         "gain under PGD, in print": printed,
         "gain under PGD, here": here,
         "AutoAttack leaves": " and ".join(f"{value:.1f}" for value in gain.left),
@@ -285,7 +287,10 @@ def _truth_sentences(tables: Sequence[Table]) -> list[str]:
         found = [truth.is_half for truth in _truths(tables, loss) if truth.is_half is not None]
         halves += [f"of {name} in {sum(found)} of {len(found)} places"] if found else []
     if halves:
-        what = "Standard AutoAttack leaves less than half of what the paper's own attacks leave here at the same eps"
+        what = (
+            "Standard AutoAttack leaves less than half of what the paper's own attacks leave here at the same eps, "
+            f"wherever these leave {_ENOUGH:.0f} % at least"
+        )
         lines.append(f"{what}: {' and '.join(halves)}.")
     told: dict[str, list[str]] = {"ahead": [], "behind": [], "cannot be told": [], "nothing is left": []}
     for gain in _gains(tables):
@@ -298,6 +303,7 @@ def _truth_sentences(tables: Sequence[Table]) -> list[str]:
         lines.append(
             f"Under standard AutoAttack PC-LC is ahead of cross-entropy trained the same way in {ahead} of the "
             f"{sum(map(len, told.values()))} rows below, and behind in {behind}; in {len(told['cannot be told'])} our "
-            f"seeds do not tell, and in {len(told['nothing is left'])} nothing is left of either."
+            f"seeds do not tell, and in {len(told['nothing is left'])} nothing is left of either. Each row goes by its "
+            "own 95 % interval, so that of many rows some err."
         )
     return lines

@@ -1,7 +1,7 @@
 """What the pages of results share: Markdown, counts in words, and sections between marks."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pclc.evaluation.statistics import SeedComparison, compare_over_seeds
 
@@ -70,7 +70,7 @@ def warnings_in(notes: Sequence[str]) -> list[str]:
 
     Example:
         >>> warnings_in(["mnist ce seed 0: epoch 7: 2.5% lost", "mnist ce seed 0: epoch 12: 0.50% lost"])
-        ['Warning in 1 cell: epoch 7–12: 0.50–2.5% lost']
+        ['Warning in 1 cell (mnist ce): epoch 7–12: 0.50–2.5% lost']
     """
     cells: dict[str, set[str]] = {}
     numbers: dict[str, list[list[str]]] = {}
@@ -80,10 +80,15 @@ def warnings_in(notes: Sequence[str]) -> list[str]:
         cells.setdefault(kind, set()).add(cell)
         numbers.setdefault(kind, []).append(_NUMBER.findall(text))
     return [
-        f"Warning in {counted(len(cells[kind]), 'cell')}: "
+        f"Warning in {counted(len(cells[kind]), 'cell')} ({_without_seeds(cells[kind])}): "
         + shown(kind.format(*(_range(places) for places in zip(*found, strict=True))))
         for kind, found in numbers.items()
     ]
+
+
+def _without_seeds(cells: Collection[str]) -> str:
+    """Data sets and columns of cells, each once."""
+    return listed(sorted({cell.rpartition(" seed ")[0] for cell in cells}))
 
 
 def _range(numbers: Sequence[str]) -> str:

@@ -80,13 +80,13 @@ class Store:
             return None
         return dict(result)
 
-    def last_epoch(self, training: Training) -> dict[str, Any]:
-        """What was measured in the last epoch of a training; nothing where its metrics are not kept."""
+    def epochs(self, training: Training) -> list[dict[str, Any]]:
+        """What was measured in each epoch of a training; nothing where its metrics are not kept."""
         try:
             lines = (self.model_folder(training) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-            return dict(json.loads(lines[-1]))
-        except (OSError, ValueError, IndexError):
-            return {}
+            return [dict(json.loads(line)) for line in lines]
+        except (OSError, ValueError):
+            return []
 
     def save(self, cell: Cell, result: Mapping[str, Any], details: Mapping[str, Any]) -> None:
         """Write what a cell gave; `details` by name go to compressed files of their own."""

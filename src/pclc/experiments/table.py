@@ -77,7 +77,7 @@ class Contrast:
         digits = _digits(self.row)
         ours = spread(list(self.differences.values()), digits, sign="+")
         if self.interval is not None:
-            ours += f" ({self.interval.interval.low:+z.{digits}f} to {self.interval.interval.high:+z.{digits}f})"
+            ours += f" ({_bounds(self.interval.interval.low, self.interval.interval.high, digits)})"
         if self.published is None:
             return ours
         return " | ".join([f"{self.published:+.{digits}f}", ours, *_judged(self.verdict, digits)])
@@ -85,17 +85,31 @@ class Contrast:
 
 @dataclass(frozen=True)
 class ZeroGradients:
-    """The largest share of the gradients of an attack that were exactly zero, and where that was."""
+    """The largest share of the gradients of an attack that were exactly zero, and where that was.
+
+    Attributes:
+        share: the largest.
+        row: of which attack.
+        seed: of which model.
+        stuck: rows that leave, with every seed, just as many images as have no gradient.
+    """
 
     share: float
     row: str
     seed: int
+    stuck: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"up to {100 * self.share:.1f} % of the gradients of an attack other than AutoAttack were exactly zero "
             f"({self.row}, seed {self.seed})"
         )
+        attacks: dict[str, list[str]] = {}
+        for row in self.stuck:
+            name, _, eps = row.rpartition(" ")
+            attacks.setdefault(name, []).append(eps)
+        left = ", ".join(f"{name} ({', '.join(found)})" for name, found in attacks.items())
+        return f"{text}; what these leave is just as many images as have no gradient: {left}" if left else text
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ class Block:
     not_run: Mapping[str, tuple[int, ...]]
     audits: Mapping[str, Mapping[int, str]]  # by column, the verdicts of those that were audited
     zero_gradients: Mapping[str, ZeroGradients]  # by column that has some
-    robust: Mapping[str, Mapping[int, float]]  # by column and seed, what adversarial training measured at its end
+    robust: Mapping[str, Mapping[int, tuple[float, float]]]  # by column and seed, in training: highest, and at its end
     step: float  # points by which one image changes an accuracy; 0 where nothing was run
 
     @property
@@ -149,10 +163,15 @@ class Block:
         return f"seeds lie far apart ({widest.row}: {', '.join(f'{value:.1f}' for value in values)})"
 
     def watched(self, column: str) -> str:
-        """What adversarial training had come to in its last epoch, by seed; "" where it is not kept or not measured."""
+        """What adversarial training came to, by seed; "" where it is not kept or not measured."""
         found = self.robust.get(column, {})
-        values = ", ".join(f"{100 * found[seed]:.1f}" for seed in sorted(found))
-        return f"robust accuracy (PGD-10) at the end of training, % by seed: {values}" if found else ""
+        if not found:
+            return ""
+        values = ", ".join(f"{100 * found[seed][0]:.1f}/{100 * found[seed][1]:.1f}" for seed in sorted(found))
+        return (
+            "robust accuracy during training (PGD-10 on the margin at its largest eps, on 1,000 images that it trains "
+            f"on or holds out), highest/last epoch, % by seed: {values}"
+        )
 
     def distance(self, column: str) -> float | None:
         """How far a column is from the published one on average over its rows; None where nothing was judged."""
@@ -272,7 +291,7 @@ def make_table(store: Store, experiment: Experiment, selection: Selection, choic
         ),
         judge_claims(store, experiment, selection, choices),
         tuple(_tuning_rows(store, experiment, selection, choices)),
-        tuple(dict.fromkeys(_conditions(result) for result in results.values())),
+        tuple(_all_conditions(cells, results)),
         tuple(dict.fromkeys(f"{_label(cell)}: {text}" for cell in cells for text in _warnings(results, cell))),
     )
 
@@ -377,25 +396,33 @@ def _block(
 def _zero_gradients(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> dict[str, ZeroGradients]:
     """By column, where the most gradients were zero: of one attack by gradients of the model itself."""
     most: dict[str, ZeroGradients] = {}
+    stuck: dict[str, dict[str, bool]] = {}
     for cell in cells:
         names = {attack.text: attack.name for attack in cell.attacks if not attack.transfer}
         for row in results[cell.hash]["attacks"] if cell.hash in results else ():
             name, share, before = names.get(row["attack"]), row["zero_gradient_share"] or 0.0, most.get(cell.column)
-            if name is None or row["transfer"] or name.startswith(("autoattack", "spsa")) or share < _NOTICED:
+            if name is None or row["transfer"] or name.startswith(("autoattack", "spsa")):
                 continue
-            if before is None or share > before.share:
+            as_many = row["correct"] > 0 and abs(share * results[cell.hash]["n"] - row["correct"]) < 0.5
+            rows = stuck.setdefault(cell.column, {})
+            rows[name] = as_many and rows.get(name, True)
+            if share >= _NOTICED and (before is None or share > before.share):
                 most[cell.column] = ZeroGradients(share, name, cell.training.config.seed)
-    return most
+    return {
+        column: replace(found, stuck=tuple(name for name, always in stuck[column].items() if always))
+        for column, found in most.items()
+    }
 
 
-def _robust(store: Store, cells: Sequence[Cell]) -> dict[int, float]:
-    """By seed, what the training measured in its last epoch on held-out images, or on its own."""
+def _robust(store: Store, cells: Sequence[Cell]) -> dict[int, tuple[float, float]]:
+    """By seed, what the training measured on held-out images, or on its own: highest, and in the last epoch."""
     found = {}
     for cell in cells:
-        last = store.last_epoch(cell.training)
-        share = last.get("validation_robust_accuracy", last.get("train_robust_accuracy"))
-        if share is not None:
-            found[cell.training.config.seed] = float(share)
+        epochs = store.epochs(cell.training)
+        measured = [epoch.get("validation_robust_accuracy", epoch.get("train_robust_accuracy")) for epoch in epochs]
+        course = [float(share) for share in measured if share is not None]
+        if course:
+            found[cell.training.config.seed] = max(course), course[-1]
     return found
 
 
@@ -449,6 +476,18 @@ def _digits(row: str) -> int:
     return 3 if row.endswith(" gap") else 1
 
 
+def _bounds(low: float, high: float, digits: int) -> str:
+    """Where only one of them would be shown as zero, with as many digits more as it takes to see its side."""
+
+    def text(value: float, other: float) -> str:
+        shown = digits
+        while value and round(other, digits) and not round(value, shown) and shown < 4:
+            shown += 1
+        return f"{value:+z.{shown}f}"
+
+    return f"{text(low, high)} to {text(high, low)}"
+
+
 def _judged(verdict: Verdict | None, digits: int) -> list[str]:
     if verdict is None or verdict.judgement == "not run":
         return []
@@ -484,6 +523,21 @@ def _place(experiment: Experiment, cell: Cell) -> tuple[str, str]:
     """The block of a cell: data set and network; runs of other lengths in a study are blocks of their own."""
     model, epochs = cell.training.model, cell.training.config.epochs
     return cell.training.dataset, f"{model}, {epochs} epochs" if experiment.tuning else model
+
+
+def _all_conditions(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The conditions of all cells, with the columns of which data set they are of where there are several."""
+    places: dict[str, dict[str, dict[str, None]]] = {}
+    for cell in cells:
+        if cell.hash in results:
+            datasets = places.setdefault(_conditions(results[cell.hash]), {})
+            datasets.setdefault(cell.training.dataset, {}).setdefault(cell.column)
+    return [
+        text
+        if len(places) == 1
+        else f"{text} ({'; '.join(f'{name}: ' + ', '.join(columns) for name, columns in datasets.items())})"
+        for text, datasets in places.items()
+    ]
 
 
 def _conditions(result: Mapping[str, Any]) -> str:
