@@ -26,7 +26,8 @@ def reproduce(
         typer.Argument(
             metavar="EXPERIMENT",
             help="table1 ... table5, figure1 ... figure3, gaps, masking, schedules, learning-rate, cw-space, "
-            "spsa-steps, precision, adversarial, all, or a TOML file; several share models and attacks.",
+            "spsa-steps, precision, training-precision, adversarial, all, or a TOML file; several share models and "
+            "attacks.",
         ),
     ],
     datasets: Annotated[list[str] | None, typer.Option(help="Only this data set; may be given again.")] = None,

@@ -133,7 +133,7 @@ class Known:
             training, model = result["training"], about["model"]
             if training["device"] == device:
                 images = training["epochs"] * describe(about["dataset"]).counts["train"]
-                key = model, crafting_passes(about["train"].get("adversarial"))
+                key = model, crafting_passes(about["train"].get("adversarial")), about.get("precision")
                 _note(self.trained, about["dataset"], key, training["seconds"] / images)
             if result["conditions"]["device"] == device:
                 for attack in result["attacks"]:
@@ -147,7 +147,7 @@ class Known:
         """Seconds of so many epochs, and whether they were measured."""
         crafting = crafting_passes(training.config.as_dict().get("adversarial"))
         images = epochs * describe(training.dataset).counts["train"]
-        found = _find(self.trained, training.dataset, (training.model, crafting))
+        found = _find(self.trained, training.dataset, (training.model, crafting, training.precision))
         if found:
             return images * found[0], found[1]
         return images * (1 + crafting) * self.seconds_of_a_pass(training), False

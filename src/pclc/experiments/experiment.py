@@ -84,15 +84,26 @@ class AuditRequest:
 
 @dataclass(frozen=True)
 class Training:
-    """One model: data, network and recipe, which with its seed decide the weights."""
+    """One model: data, network and recipe, which with its seed decide the weights.
+
+    Attributes:
+        dataset: name.
+        model: name of the network.
+        config: the recipe.
+        precision: in which it is trained; None: that of the run, which is the fast one of the device.
+    """
 
     dataset: str
     model: str
     config: TrainConfig
+    precision: Precision | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {"dataset": self.dataset, "model": self.model, "train": self.config.as_dict()}
+        content: dict[str, Any] = {"dataset": self.dataset, "model": self.model, "train": self.config.as_dict()}
+        if self.precision is not None:
+            content["precision"] = self.precision
+        return content
 
     @property
     def hash(self) -> str:
@@ -207,7 +218,8 @@ class Group:
     analyses: tuple[Analysis, ...]
     substitute: str | None
     audit: AuditRequest | None = None
-    precision: Precision | None = None
+    precision: Precision | None = None  # of attacks
+    trained_in: Precision | None = None
 
 
 @dataclass(frozen=True)
@@ -365,6 +377,7 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
             "train": dict,
             "audit": dict,
             "precision": str,
+            "trained_in": str,
         },
     )
     for dataset in content["datasets"]:
@@ -372,8 +385,9 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
     for key in ("model", "substitute"):
         if key in content:
             _check_one(key, content[key], model_names(), where)
-    if "precision" in content:
-        _check_one("precision", content["precision"], get_args(Precision), where)
+    for key in ("precision", "trained_in"):
+        if key in content:
+            _check_one(key, content[key], get_args(Precision), where)
     if content["seeds"] < 1:
         raise ValueError(f"Expected `seeds` of {where} to be at least 1, but got {content['seeds']}.")
     if ("transfer" in content) != ("substitute" in content):
@@ -396,6 +410,7 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
         substitute=content.get("substitute"),
         audit=_audit(content["audit"], f"`audit` of {where}") if "audit" in content else None,
         precision=content.get("precision"),
+        trained_in=content.get("trained_in"),
     )
 
 
@@ -475,7 +490,7 @@ def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str, setting
         )
     else:
         config = paper_config(dataset, loss=loss, seed=seed, **changes)
-    training = Training(dataset, group.model, config)
+    training = Training(dataset, group.model, config, group.trained_in)
     substitute = group.substitute and Training(dataset, group.substitute, paper_config(dataset, loss="ce", seed=seed))
     return Cell(
         training=training,

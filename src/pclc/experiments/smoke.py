@@ -37,6 +37,7 @@ def smoke(experiment: Experiment) -> Experiment:
         substitute=first.substitute and "lenet8",
         audit=first.audit and replace(first.audit, mode="quick"),
         precision=first.precision,
+        trained_in=first.trained_in,
     )
     return replace(
         experiment,

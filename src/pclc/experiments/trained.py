@@ -70,7 +70,7 @@ def hold_model(store: Store, training: Training, execution: Execution, root: Pat
     Args:
         store: where it is kept.
         training: data set, network and recipe.
-        execution: how it runs.
+        execution: how it runs, but for the precision of a training that has its own.
         root: folder with the data sets.
 
     Raises:
@@ -81,9 +81,10 @@ def hold_model(store: Store, training: Training, execution: Execution, root: Pat
             raise BusyError(f"The model {training.hash} is in use by another process.")
         folder = store.model_folder(training)
         if not store.is_trained(training) and not store.seal(training):
-            _prepare(store, training, execution, root)
+            own = replace(execution, precision=training.precision) if training.precision else execution
+            _prepare(store, training, own, root)
             data = load_dataset(training.dataset, "train", root)
-            train(_network(training, data), data, training.config, out=folder, execution=execution)
+            train(_network(training, data), data, training.config, out=folder, execution=own)
             store.seal(training)
         model, run = execution.place(load_model(folder)).eval(), RunDirectory(folder)
         yield Trained(model, {"hash": training.hash, "precision": run.config["precision"], **run.result})
