@@ -19,6 +19,7 @@ from pclc.experiments.experiment import (
 )
 from pclc.experiments.published import TABLES, load_published
 from pclc.experiments.toml import read_toml
+from pclc.experiments.values import Selection
 
 NAMES = [
     "adversarial",
@@ -289,6 +290,16 @@ def test_the_study_of_adversarial_training() -> None:
     assert (long.model, long.config.epochs) == ("preact_resnet18", 150)
     assert long.config.adversarial is not None
     assert long.config.adversarial.beta == 6.0
+
+
+def test_fewer_seeds_leave_a_study_in_proportion() -> None:
+    """Three seeds are not three long runs, which have one."""
+    study = load_experiment("adversarial")
+    cells = Selection(columns=("trades",), seeds=3).cells(study, {"trades": 0})
+    found = Counter((cell.training.model, cell.training.config.epochs) for cell in cells)
+    assert found == {("vgg13", 50): 3, ("preact_resnet18", 50): 3, ("preact_resnet18", 150): 1}
+    more = Selection(("mnist",), columns=("ce",), seeds=7).cells(load_experiment("table1"))
+    assert [cell.training.config.seed for cell in more] == list(range(7)), "of a table as many as are asked for"
 
 
 def tuned() -> dict[str, Any]:

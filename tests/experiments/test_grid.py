@@ -17,7 +17,7 @@ from small_grid import EXECUTION, outcome
 import pclc
 from pclc.experiments import runner, trained
 from pclc.experiments.code import code_hash, source_hash
-from pclc.experiments.costs import plan_grid
+from pclc.experiments.costs import Known, plan_grid
 from pclc.experiments.experiment import Cell, Training, load_experiment
 from pclc.experiments.locks import _is_alive, _owner
 from pclc.experiments.runner import GridSettings, grid_progress, run_grid
@@ -300,6 +300,18 @@ def test_cells_of_a_model_come_together() -> None:
     assert len(runs) < len(ordered), "several experiments ask for the same model"
 
 
+def test_a_study_goes_panel_by_panel() -> None:
+    """Cut off it has all seeds of one network, and not one seed of everything with the long run before the second."""
+    study = load_experiment("adversarial")
+    tried = study.tuning_cells(["ce", "trades", "ce + pc"])
+    ordered = runner.in_order([*study.cells(choices={cell.column: 0 for cell in tried}), *tried])
+    places = [(cell.training.model, cell.training.config.epochs, cell.training.config.seed) for cell in ordered]
+    lengths = [("vgg13", 50, 5), ("preact_resnet18", 50, 3), ("preact_resnet18", 150, 1)]
+    assert [place for place, _ in groupby(places)] == [
+        (model, epochs, seed) for model, epochs, seeds in lengths for seed in range(seeds)
+    ]
+
+
 def test_a_cell_may_ask_for_a_precision_of_its_own(cells: list[Cell], settings: Settings) -> None:
     one, other = settings(), replace(cells[0], precision="bf16")
     assert run_grid([cells[0], other], one) == {}
@@ -400,6 +412,18 @@ def test_progress_and_plan(cells: list[Cell], settings: Settings) -> None:
     assert [plan.finished for plan in again] == [True, False, False, False]
     assert [plan.measured for plan in again] == [True] * 4
     assert again[0].seconds == 0 < again[1].seconds
+
+
+def test_what_an_attack_takes_is_known_of_models_of_its_kind(cells: list[Cell], settings: Settings) -> None:
+    """Most images of a plainly trained model fall at once, which says nothing about a robust one."""
+    run_grid(cells[:1], settings())
+    plain, named = cells[0], cells[0].attacks[0]
+    config = replace(plain.training.config, adversarial=adversarial_preset("paper-grey"))
+    robust = replace(plain, training=replace(plain.training, config=config))
+    known = Known(Store(settings().store).results(), "cpu", lambda training: 1.0)
+    measured, estimated = (known.attack(cell, named.text, named.attack, 40) for cell in (plain, robust))
+    assert measured[1]
+    assert estimated == (40.0, False), "one pass an image"
 
 
 def test_a_run_begun_with_another_precision_begins_anew(cells: list[Cell], tmp_path: Path) -> None:

@@ -256,14 +256,14 @@ def test_the_study(store: Store, docs: Path) -> None:
     left_out = next(c for c in cells if c.column == "trades" and c.training.config.seed == 4)
     fill(store, [cell for cell in cells if cell != left_out], lambda cell: figures(cell, ARMS))
     page = study(store, docs)
-    assert "`ce + pc` leaves more than `ce`: +3.00 (+2.95 to +3.05), 5 seeds; clean accuracy +0.00" in page
-    assert "`ce + pc` leaves more than `trades`: +1.00 (+0.94 to +1.06), 4 seeds" in page
-    assert "`ce + pc` has only one seed in common, which decides nothing, with `trades`: +1.00 (1 seed)" in page
-    assert "`pc-fast` leaves more than `fast`: +1.50 (+1.45 to +1.55), 5 seeds" in page
-    assert "More than `ce` leave: `trades`, `ce + pc`, `ce + mae`, `ce + pc, margin 0.5`." in page
-    assert "With a smaller margin: `ce + pc, margin 0.5` leaves less than `ce + pc`: -2.00" in page
+    assert "`ce + pc` is above `ce`: +3.00 (+2.95 to +3.05), 5 seeds; clean accuracy +0.00" in page
+    assert "`ce + pc` is above `trades`: +1.00 (+0.94 to +1.06), 4 seeds" in page
+    assert "`ce + pc` and `trades` have one seed in common, which decides nothing: +1.00 (1 seed)" in page
+    assert "`pc-fast` is above `fast`: +1.50 (+1.45 to +1.55), 5 seeds" in page
+    assert "Above `ce`: `trades`, `ce + pc`, `ce + mae`, `ce + pc, margin 0.5`." in page
+    assert "**With a smaller margin**: `ce + pc, margin 0.5` is below `ce + pc`: -2.00" in page
     assert "- cifar10, vgg13, 50 epochs: `trades` (seeds 4)" in page
-    assert "so that none is chosen: `ce, label smoothing`, `mart`, `clean share + pc`, `trades + pc`" in page
+    assert "Arms of which nothing was run: `ce, label smoothing`, `mart`, `clean share + pc`, `trades + pc`" in page
     assert "| ce | lr 0.2 | 70.00 | 41.00 | 1000 |  |" in page, "losing settings too"
     assert "| ce | lr 0.4 | 70.00 | 42.00 | 1000 | chosen |" in page
     assert "mode full, eps 8/255, the first 1000 test images" in page

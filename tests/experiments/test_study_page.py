@@ -1,13 +1,14 @@
 """What the page on adversarial training says beside its figures: conditions, collapses, and what decides nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_results import docs_folder, fill
+from made_results import content, docs_folder, fill
 
-from pclc.experiments.experiment import Cell, load_experiment
+from pclc.experiments.experiment import Cell, Experiment, load_experiment
 from pclc.experiments.pages_adversarial import adversarial_page
 from pclc.experiments.store import Store
 from pclc.experiments.values import Selection, choose
@@ -31,9 +32,20 @@ def cells_of(store: Store, seeds: Sequence[int]) -> list[Cell]:
     return [cell for cell in cells if cell.training.config.seed in seeds]
 
 
-def page_of(store: Store, cells: list[Cell], tmp_path: Path) -> str:
-    fill(store, cells, lambda cell: {"clean": 80.0, "autoattack 8/255": 40.0 + 0.5 * cell.training.config.seed})
-    page = adversarial_page(store, STUDY, Selection(), docs_folder(tmp_path))
+def page_of(
+    store: Store,
+    cells: Sequence[Cell],
+    tmp_path: Path,
+    robust: Callable[[Cell], float] = lambda cell: 40.0 + 0.5 * cell.training.config.seed,
+    study: Experiment = STUDY,
+) -> str:
+    """The page when these cells have these accuracies under AutoAttack."""
+    fill(store, list(cells), lambda cell: {"clean": 80.0, "autoattack 8/255": robust(cell)})
+    return written(store, tmp_path, study)
+
+
+def written(store: Store, tmp_path: Path, study: Experiment = STUDY) -> str:
+    page = adversarial_page(store, study, Selection(), docs_folder(tmp_path))
     assert page is not None
     return page
 
@@ -88,7 +100,7 @@ def test_a_study_that_is_complete_has_its_pictures(store: Store, tmp_path: Path)
     for cell in cells:
         write_curve(store, cell, [0.3, 0.4])
     page = page_of(store, cells, tmp_path)
-    assert "Arms of which not all settings were tried" not in page
+    assert "Arms of which" not in page
     for picture in ("tradeoff", "validation"):
         rows = (tmp_path / f"docs/images/adversarial-training/{picture}.csv").read_text()
         assert all(cell.column in rows for cell in cells)
@@ -98,3 +110,104 @@ def test_no_collapse_is_told_too(store: Store, tmp_path: Path) -> None:
     cells = cells_of(store, [0])
     write_curve(store, cells[0], [0.3, 0.41, 0.40])
     assert "It was seen in 0 of 1 training.\n" in page_of(store, cells, tmp_path)
+
+
+def test_the_page_begins_with_what_came_out(store: Store, tmp_path: Path) -> None:
+    """Also where that is not in favour of PC, and with what it was not compared with."""
+    page = page_of(store, cells_of(store, range(5)), tmp_path, lambda cell: 42.0 if cell.column == "ce + pc" else 43.0)
+    assert page.index("**In short**") < page.index("## How to use it")
+    (line,) = (text for text in page.splitlines() if text.startswith("**In short**"))
+    assert "with vgg13, 50 epochs: `ce + pc` is below `ce`: -1.00 (-1.05 to -0.95), 5 seeds, clean +0.00" in line
+    assert line.endswith("; not compared with `ce + mae`, with which it has fewer than two seeds in common.")
+
+
+def test_what_is_not_known_is_said(store: Store, tmp_path: Path) -> None:
+    short = [cell for cell in cells_of(store, [0, 1]) if cell.training.config.epochs == 50 and cell.column != "fast"]
+    page = page_of(store, short, tmp_path)
+    for question in (
+        "**Whether the mean absolute error does as well as PC is not known**",
+        "**What a smaller margin gives is not known**",
+        "**Whether a difference to TRADES lasts in longer training is not known**",
+        "**What PC gives at the cheap end is not known**",
+    ):
+        assert question in page
+    # Of 45 + 12 + 10 + 3 models: three arms with two seeds and with each network.
+    assert "**12 of the 70 models of the study are finished" in page
+    assert "arms are left out before seeds, and seeds before test images" in page
+    assert "- cifar10, preact_resnet18, 150 epochs: `trades` (seeds 0), `ce + pc` (seeds 0).\n" in page
+    assert "- Not planned with preact_resnet18, 50 epochs: `ce, label smoothing`, `mart`, `clean share + pc`," in page
+    assert "- No curve on held-out images is kept of 12 of 12 models.\n" in page
+    assert "| mart |" not in page, "settings of arms of which nothing was run are not listed"
+
+
+def test_an_arm_with_a_setting_missing_is_told_from_one_that_was_not_begun(store: Store, tmp_path: Path) -> None:
+    some = Selection(columns=("mart",)).tuning_cells(STUDY)[:2]
+    fill(store, some, lambda cell: {"clean": 70.0, "tuning": 40.0})
+    page = page_of(store, cells_of(store, [0, 1]), tmp_path)
+    assert "- Arms of which nothing was run: `ce, label smoothing`, `clean share + pc`, `trades + pc`," in page
+    assert "- Arms of which not all settings were tried, so that none is chosen: `mart`.\n" in page
+    assert "| mart | beta 7.5 | not run | not run | - |  |" in page
+
+
+def lead_of_pc(leads: dict[int, float]) -> Callable[[Cell], float]:
+    """By the length of training."""
+    return lambda cell: 43.0 + (leads.get(cell.training.config.epochs, 0.0) if cell.column == "ce + pc" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        (1.0, 1.0, "3 seeds; with preact_resnet18, 150 epochs +1.00 (1 seed). Whether it lasts is open"),
+        (-1.0, 1.0, "3 seeds; with preact_resnet18, 150 epochs +1.00 (1 seed). There was no lead that could last."),
+    ],
+)
+def test_longer_training(store: Store, tmp_path: Path, before: float, after: float, sentence: str) -> None:
+    assert sentence in page_of(store, cells_of(store, range(5)), tmp_path, lead_of_pc({50: before, 150: after}))
+
+
+@pytest.mark.parametrize(
+    ("after", "sentence"),
+    [
+        (1.0, "The lead lasts."),
+        (0.0, "The lead is not to be told from none any more."),
+        (-1.0, "The lead is lost."),
+    ],
+)
+def test_a_lead_with_seeds_at_both_lengths(store: Store, tmp_path: Path, after: float, sentence: str) -> None:
+    longer = replace(STUDY, groups=tuple(replace(group, seeds=(0, 1, 2)) for group in STUDY.groups))
+    cells = longer.cells(choices=choose(store, longer.tuning_cells()))
+    assert sentence in page_of(store, cells, tmp_path, lead_of_pc({50: 1.0, 150: after}), longer)
+
+
+def test_costs_stand_beside_the_cheap_end(store: Store, tmp_path: Path) -> None:
+    fill(store, Selection(columns=("pc-fast",)).tuning_cells(STUDY), lambda cell: {"clean": 70.0, "tuning": 40.0})
+    cells = cells_of(store, [0, 1])
+    for cell in cells:
+        made = content(cell, {"clean": 80.0, "autoattack 8/255": 41.0 if cell.column == "pc-fast" else 40.0})
+        made["training"]["seconds"] = 11.5 + cell.training.config.seed + (cell.column == "pc-fast")
+        store.save(cell, made, {"analyses": []})
+    page = written(store, tmp_path)
+    assert "**At the cheap end**: `pc-fast` is above `fast`: +1.00" in page
+    assert "A training took 13.0 s (`pc-fast`) and 12.0 s (`fast`) on average." in page
+    assert "| 13 s | not refuted (2 of 2) |" in page
+
+
+def test_audits_cast_their_doubt_on_what_is_said(store: Store, tmp_path: Path) -> None:
+    cells = [cell for cell in cells_of(store, [0, 1]) if cell.column in ("ce", "ce + pc")]
+    for cell in cells:
+        made = content(cell, {"clean": 80.0, "autoattack 8/255": 42.0 if cell.column == "ce + pc" else 40.0})
+        if cell.column == "ce + pc" and cell.training.model == "vgg13" and cell.training.config.seed == 1:
+            made["audit"] |= {"verdict": "refuted", "reason": "Most of it is not there."}
+        store.save(cell, made, {"analyses": []})
+    page = written(store, tmp_path)
+    assert "Audits of `ce + pc` leave doubts ([Audits](#audits))." in page.partition("## How to use it")[0]
+    doubts = page.partition("stands under that doubt")[2].partition("###")[0]
+    assert "- vgg13, 50 epochs, `ce + pc`: not refuted (1 of 2), refuted (1 of 2)\n" in doubts
+    assert "`ce`" not in doubts
+    assert "preact" not in doubts
+
+
+def test_where_settings_were_chosen(store: Store, tmp_path: Path) -> None:
+    page = page_of(store, cells_of(store, [0, 1]), tmp_path)
+    assert "on held-out images (vgg13, 50 epochs, seed 0; vgg13, 30 epochs, seed 0), and kept for the other" in page
+    assert "Of `ce`, `fast` the learning rate was tuned" in page

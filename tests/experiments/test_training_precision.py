@@ -31,7 +31,5 @@ def test_a_training_with_a_precision_of_its_own(tmp_path: Path) -> None:
 def test_an_unknown_precision_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "small.toml"
     file.write_text(SMALL.replace("seeds = 2", 'seeds = 1\ntrained_in = "fp8"'))
-    with pytest.raises(
-        ValueError, match=r"Expected `trained_in` of a group of small to be among .*, but got 'fp8'"
-    ):
+    with pytest.raises(ValueError, match=r"Expected `trained_in` of a group of small to be among .*, but got 'fp8'"):
         load_experiment(str(file))

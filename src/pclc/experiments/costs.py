@@ -113,7 +113,8 @@ class Known:
     """Seconds of finished work on the same kind of device, an image: training it once, attacking it.
 
     What was not done on a data set is taken from others with the same network, by the number of pixels, and is then an
-    estimate; what was not done at all from the passes that it takes.
+    estimate; what was not done at all from the passes that it takes. Attacks on adversarially trained models are a
+    matter of their own: most images of another model fall early, and are attacked no more.
 
     Args:
         results: of finished cells.
@@ -136,12 +137,14 @@ class Known:
                 key = model, crafting_passes(about["train"].get("adversarial")), about.get("precision")
                 _note(self.trained, about["dataset"], key, training["seconds"] / images)
             if result["conditions"]["device"] == device:
+                hard = about["train"].get("adversarial") is not None
                 for attack in result["attacks"]:
-                    _note(self.attacked, about["dataset"], (model, attack["attack"]), attack["seconds"] / result["n"])
+                    key = model, hard, attack["attack"]
+                    _note(self.attacked, about["dataset"], key, attack["seconds"] / result["n"])
                 self.analysed.setdefault(_analyses_key(result["cell"]), []).append(result["seconds"]["analyses"])
                 if "audit" in result:
                     seconds = result["seconds"]["audit"] / result["audit"]["clean"]["n"]
-                    _note(self.attacked, about["dataset"], (model, result["cell"]["audit"]["mode"]), seconds)
+                    _note(self.attacked, about["dataset"], (model, hard, result["cell"]["audit"]["mode"]), seconds)
 
     def training(self, training: Training, epochs: int) -> tuple[float, bool]:
         """Seconds of so many epochs, and whether they were measured."""
@@ -155,7 +158,7 @@ class Known:
     def attack(self, cell: Cell, text: str, attack: Attack, examples: int | None) -> tuple[float, bool]:
         """Seconds of an attack on a cell's images, and whether they were measured."""
         n = _images(cell, examples)
-        found = _find(self.attacked, cell.training.dataset, (cell.training.model, text))
+        found = _find(self.attacked, cell.training.dataset, _attacked_key(cell, text))
         if found:
             return n * found[0], found[1]
         return n * passes(attack) * self.seconds_of_a_pass(cell.training), False
@@ -165,7 +168,7 @@ class Known:
         if cell.audit is None:
             return []
         n = min(cell.audit.examples or _images(cell), _images(cell, cell.examples))
-        found = _find(self.attacked, cell.training.dataset, (cell.training.model, cell.audit.mode))
+        found = _find(self.attacked, cell.training.dataset, _attacked_key(cell, cell.audit.mode))
         if found:
             return [(n * found[0], found[1])]
         standard = AutoAttack(cell.audit.eps)
@@ -187,6 +190,10 @@ class Known:
 def crafting_passes(recipe: Mapping[str, Any] | None) -> int:
     """Passes for the adversarial example of an image in training, by the recipe as results have it."""
     return 0 if recipe is None else recipe.get("steps") or 1
+
+
+def _attacked_key(cell: Cell, what: str) -> tuple[object, ...]:
+    return cell.training.model, cell.training.config.adversarial is not None, what
 
 
 def _note(times: _Times, dataset: str, key: tuple[object, ...], seconds: float) -> None:

@@ -6,19 +6,9 @@ from statistics import mean
 
 from pclc.analysis.figures import plot_curves, plot_tradeoff
 from pclc.attacks.attack import number_text
-from pclc.evaluation.statistics import SeedComparison
-from pclc.experiments.experiment import Cell, Experiment
-from pclc.experiments.pages_text import (
-    bullets,
-    compare,
-    counted,
-    difference,
-    listed,
-    markdown_table,
-    quoted,
-    shown,
-    warnings_in,
-)
+from pclc.experiments.experiment import Arm, Cell, Experiment
+from pclc.experiments.pages_findings import findings, in_short, robust_row, values
+from pclc.experiments.pages_text import bullets, counted, listed, markdown_table, quoted, shown, warnings_in
 from pclc.experiments.store import Store
 from pclc.experiments.table import Block, Table, make_table, setting_text, spread
 from pclc.experiments.values import Selection, choose
@@ -28,9 +18,6 @@ from pclc.training.watch import has_collapsed
 
 PAGE = "adversarial-training.md"
 _IMAGES = "images/adversarial-training"
-# The comparisons that the questions are about.
-_PAIRS = [(arm, baseline) for baseline in ("ce", "trades") for arm in ("ce + pc", "clean share + pc", "trades + pc")]
-_PAIRS += [("pc-fast", "fast")]
 # What is said of a training: names of its configuration and of its recipe.
 _TRAINING = "optimizer", "lr", "schedule", "weight_decay", "batch_size", "augmentation", "ema", "validation"
 _CRAFTING = "norm", "eps", "alpha", "steps", "objective"
@@ -41,8 +28,9 @@ _INTRODUCTION = """# PC inside adversarial training
 PC-LC alone does not make a model robust ([Reproduction](reproduction.md)). Inside adversarial training the PC term does
 something else: added to cross-entropy on the adversarial example, it is a bounded loss that pulls on examples near the
 boundary and lets go of hopeless ones. This page shows what that gives, and beside it what simpler terms give.
+"""
 
-## How to use it
+_USE = """## How to use it
 
 The preset trains with PGD-7 at 8/255; every number of it can be changed ([Training](training.md)):
 
@@ -80,14 +68,10 @@ for step, rows in enumerate(torch.randperm(len(train)).split(128)):
 The arms of a panel have the same schedule, augmentation, averaging of weights and number of crafting steps: seven, or
 at the cheap end (`fast`, `pc-fast`) one from a random point. Arms whose loss needs the clean images too pass them
 beside the adversarial ones, and so take longer. Each had the same number of settings, of which one was chosen on
-held-out images, as was the best epoch of each training; test images took no part in that. Accuracies are in %; the
-attacks and the numbers of the trainings are under [Conditions](#conditions).
+held-out images, as was the best epoch of each training; test images took no part in that. Accuracies are in %; times
+are those of the epochs alone, as they were measured; the attacks and the numbers of the trainings are under
+[Conditions](#conditions).
 """
-
-_WHY = """On an adversarial example whose true class has less than the margin, .995, every false class violates it. PC
-is then K / 2 times the mean absolute error plus a constant, and its structure over the false classes is silent. Two
-arms look into that: `ce + mae` has the mean absolute error in place of PC, and `ce + pc, margin 0.5` a margin at which
-the structure acts."""
 
 
 def adversarial_page(store: Store, experiment: Experiment, selection: Selection, docs: Path) -> str | None:
@@ -104,41 +88,58 @@ def adversarial_page(store: Store, experiment: Experiment, selection: Selection,
     blocks = [block for block in table.blocks if any(block.seeds.values())]
     if not blocks:
         return None
-    parts = [_INTRODUCTION.strip()]
-    if selection.limits:
-        parts.append(f"**{table.title}**")
-    parts += ["### At a glance", _picture(blocks, docs), "### What it says", *_sentences(blocks)]
-    for block in blocks:
-        parts += [f"### {block.dataset}, {block.model}", *_figures(block)]
     cells = selection.cells(experiment, choices)
     tried = selection.tuning_cells(experiment)
-    parts += [*_audits(store, cells), "### Settings", _settings(table), *_overfitting(store, cells, docs)]
-    parts += [*_collapses(store, experiment, [*cells, *tried]), "### Not run", _not_run(table, choices)]
-    notes = [*(f"{text}." for text in table.conditions), *warnings_in(table.notes)]
     done = [cell for cell in cells if store.load(cell)]
+    seconds = _training_seconds(store, done)
+    parts = [_INTRODUCTION.strip(), in_short(blocks[0]), _USE.strip()]
+    if selection.limits:
+        parts.append(f"**{table.title}**")
+    parts += [*_reduced(experiment, selection, done), "### At a glance", _picture(blocks, docs)]
+    parts += ["### What it says", *findings(blocks, seconds)]
+    for block in blocks:
+        parts += [f"### {block.dataset}, {block.model}", *_figures(block, seconds)]
+    parts += [*_audits(store, cells), "### Settings", _settings(table, tried), *_overfitting(store, cells, docs)]
+    parts += [*_collapses(store, experiment, [*cells, *tried])]
+    parts += ["### Not run", bullets([*_not_run(table, choices), *_not_planned(experiment), *_no_curves(store, done)])]
+    notes = [*(f"{text}." for text in table.conditions), *warnings_in(table.notes)]
     parts += ["### Conditions", bullets([*_trainings(done), *_attacks(done), *notes])]
     smoke = " --smoke" if selection.limits else ""
     parts.append(
         f"```sh\npclc reproduce adversarial{smoke}\npclc reproduce adversarial{smoke} --write-docs\n```\n\n"
-        "The second command made this page."
+        "The first command runs what is missing of the whole study, the second made this page."
     )
     return "\n\n".join(parts) + "\n"
 
 
-def _robust(block: Block) -> str:
-    """The row of AutoAttack."""
-    return next(row for row in block.rows if row.startswith("autoattack"))
+def _training_seconds(store: Store, cells: Sequence[Cell]) -> dict[tuple[str, str], float]:
+    """Of an average training, by network and length and by column."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for cell in cells:
+        result = store.load(cell)
+        if result is not None:
+            found.setdefault((_network(cell), cell.column), []).append(result["training"]["seconds"])
+    return {place: mean(taken) for place, taken in found.items()}
 
 
-def _values(block: Block, row: str, column: str) -> Mapping[int, float]:
-    return block.entry(row, column).values if column in block.columns else {}
+def _reduced(experiment: Experiment, selection: Selection, done: Sequence[Cell]) -> list[str]:
+    """That not all of the study was run, where that is so."""
+    every = {arm.column: 0 for group in experiment.groups for arm in group.arms}
+    planned = len(selection.cells(experiment, every))
+    if len(done) == planned:
+        return []
+    return [
+        f"**{len(done)} of the {planned} models of the study are finished; the others are named under "
+        "[Not run](#not-run).** Where device time is short, arms are left out before seeds, and seeds before test "
+        "images."
+    ]
 
 
 def _picture(blocks: Sequence[Block], docs: Path) -> str:
     panels: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
     for block in blocks:
         for column in block.columns:
-            clean, robust = _values(block, "clean", column), _values(block, _robust(block), column)
+            clean, robust = values(block, "clean", column), values(block, robust_row(block), column)
             if robust:
                 points = {seed: (clean[seed], robust[seed]) for seed in robust}
                 panels.setdefault(f"{block.dataset}, {block.model}", {})[column] = points
@@ -155,99 +156,15 @@ def _image(name: str, alt: str) -> str:
     return f"![{alt}]({folder}.svg)\n\n*{alt}* [PNG]({folder}.png), [the numbers]({folder}.csv)."
 
 
-def _sentences(blocks: Sequence[Block]) -> list[str]:
-    """What the intervals over seeds say about the questions of the study."""
-    parts = [
-        "Differences of AutoAttack accuracy in points, at equal seeds, with 95 % intervals of the mean. An interval "
-        "with 0 in it tells nothing apart. Each stands for itself: with many of them, one may be wrong by chance."
-    ]
-    for block in blocks:
-        lines = [text for arm, baseline in _PAIRS if (text := _compared(block, arm, baseline)) is not None]
-        if lines:
-            parts += [f"**{block.dataset}, {block.model}**", bullets(lines)]
-    helps = _what_helps(blocks[0])
-    if helps:
-        parts += [f"**All arms, {blocks[0].dataset}, {blocks[0].model}**", bullets(helps)]
-    return [*parts, _WHY, _mae(blocks), *_structure(blocks)]
-
-
-def _compared(block: Block, first: str, second: str) -> str | None:
-    """One arm against another, in a sentence; None where they have no seed in common."""
-    row = _robust(block)
-    found = compare(_values(block, row, first), _values(block, row, second), block.step)
-    if found is None:
-        return None
-    clean = compare(_values(block, "clean", first), _values(block, "clean", second), block.step)
-    words = {1: "leaves more than", -1: "leaves less than", 0: "cannot be told from"}[_side(found)]
-    if isinstance(found, float):
-        words = "has only one seed in common, which decides nothing, with"
-    return f"`{first}` {words} `{second}`: {difference(found)}{_seeds(found)}; clean accuracy {difference(clean)}."
-
-
-def _seeds(found: SeedComparison | float) -> str:
-    return "" if isinstance(found, float) else f", {counted(found.seeds, 'seed')}"
-
-
-def _side(found: SeedComparison | float) -> int:
-    """1 or -1 where the interval is above or below 0, otherwise 0."""
-    if isinstance(found, float):
-        return 0
-    return 1 if found.interval.low > 0 else -1 if found.interval.high < 0 else 0
-
-
-def _what_helps(block: Block) -> list[str]:
-    """The arms by what they do to cross-entropy."""
-    row = _robust(block)
-    sides: dict[int, list[str]] = {1: [], -1: [], 0: []}
-    few: list[str] = []
-    for column in block.columns:
-        found = compare(_values(block, row, column), _values(block, row, "ce"), block.step)
-        if column != "ce":
-            (sides[_side(found)] if isinstance(found, SeedComparison) else few).append(column)
-    if not any(sides.values()):
-        return []
-    return [
-        f"More than `ce` leave: {quoted(sides[1])}.",
-        f"Less than `ce` leave: {quoted(sides[-1])}.",
-        f"Not to be told from `ce`: {quoted(sides[0])}.",
-        *([f"Fewer than two seeds in common with `ce`: {quoted(few)}."] if few else []),
-    ]
-
-
-def _mae(blocks: Sequence[Block]) -> str:
-    """The plain sentence about the mean absolute error, whichever way it falls."""
-    for block in blocks:
-        row = _robust(block)
-        found = compare(_values(block, row, "ce + mae"), _values(block, row, "ce + pc"), block.step)
-        if found is None:
-            continue
-        numbers = f"`ce + mae` minus `ce + pc` is {difference(found)} points{_seeds(found)} ({block.model})"
-        if isinstance(found, float):
-            return f"**Whether the mean absolute error does as well as PC is open**: {numbers}."
-        return {
-            1: f"**The plain mean absolute error does better than PC**: {numbers}. The structure over the false "
-            "classes does not help here.",
-            -1: f"**PC does better than the plain mean absolute error**: {numbers}. That the term is bounded does not "
-            "explain all of it.",
-            0: f"**PC and the plain mean absolute error cannot be told apart**: {numbers}. Nothing here speaks for the "
-            "structure over the false classes.",
-        }[_side(found)]
-    return "**Whether the mean absolute error does as well as PC is not known**: the two arms have no seed in common."
-
-
-def _structure(blocks: Sequence[Block]) -> list[str]:
-    """What a smaller margin gives."""
-    texts = (_compared(block, "ce + pc, margin 0.5", "ce + pc") for block in blocks)
-    return [f"With a smaller margin: {text}" for text in texts if text][:1]
-
-
-def _figures(block: Block) -> list[str]:
-    """The arms with their figures, and paired differences to the baselines."""
+def _figures(block: Block, seconds: Mapping[tuple[str, str], float]) -> list[str]:
+    """The arms with their figures and times, and paired differences to the baselines."""
     rows = []
     for column in block.columns:
         figures = {row: block.entry(row, column).text() for row in block.rows if row != "worst case of all"}
         audit = {"audit": block.audited(column)} if any(block.audits.values()) else {}
-        rows.append({"arm": column, "seeds": listed(sorted(block.seeds[column])), **figures, **audit})
+        taken = seconds.get((block.model, column))
+        time = {"training": "not run" if taken is None else f"{taken:.0f} s"}
+        rows.append({"arm": column, "seeds": listed(sorted(block.seeds[column])), **figures, **time, **audit})
     parts = [markdown_table(rows)]
     for baseline in dict.fromkeys(contrast.baseline for contrast in block.contrasts):
         found = [c for c in block.contrasts if c.baseline == baseline and c.differences]
@@ -279,15 +196,19 @@ def _audits(store: Store, cells: Sequence[Cell]) -> list[str]:
         result = store.load(cell) if cell.audit else None
         if result and result["audit"]["verdict"] != "not refuted":
             training, found = cell.training, result["audit"]
-            place = f"{training.model}, {training.config.epochs} epochs, `{cell.column}`, seed {training.config.seed}"
+            place = f"{_network(cell)}, `{cell.column}`, seed {training.config.seed}"
             lines.append(f"{place}: {found['verdict']}. {shown(found['reason'])}")
     return ["### Audits", *about, bullets(lines or ["No claim was refuted, and none could not be judged."])]
 
 
-def _settings(table: Table) -> str:
-    """Every setting that was to be tried, also the losing ones."""
+def _settings(table: Table, tried: Sequence[Cell]) -> str:
+    """Every setting of the arms of which one was tried, also the losing ones."""
     tuning = table.experiment.tuning
     assert tuning is not None
+    arms = {row["column"] for row in table.tuning if row["clean %"] is not None}
+    cells = [cell for cell in tried if cell.column in arms]
+    places = dict.fromkeys(f"{_network(cell)}, seed {cell.training.config.seed}" for cell in cells)
+    rates = {arm.column: None for group in table.experiment.groups for arm in group.arms if _tunes_rate(arm)}
     rows = [
         {
             "arm": row["column"],
@@ -298,8 +219,18 @@ def _settings(table: Table) -> str:
             "chosen": "chosen" if row["chosen"] else "",
         }
         for row in table.tuning
+        if row["column"] in arms
     ]
-    return f"Chosen by accuracy under `{tuning.text}` on held-out images, with one seed.\n\n{markdown_table(rows)}"
+    about = (
+        f"Chosen by accuracy under `{tuning.text}` on held-out images ({'; '.join(places)}), and kept for the other "
+        "seeds, networks and lengths. That seed is also one of those of the tables. Of "
+        f"{quoted(list(rates))} the learning rate was tuned, of the others a number of their loss at one learning rate."
+    )
+    return f"{about}\n\n{markdown_table(rows)}"
+
+
+def _tunes_rate(arm: Arm) -> bool:
+    return any("lr" in setting.get("train", {}) for setting in arm.settings)
 
 
 def _overfitting(store: Store, cells: Sequence[Cell], docs: Path) -> list[str]:
@@ -373,7 +304,11 @@ def _curve(store: Store, cell: Cell) -> dict[int, float]:
 
 
 def _title(cell: Cell) -> str:
-    return f"{cell.training.dataset}, {cell.training.model}, {cell.training.config.epochs} epochs"
+    return f"{cell.training.dataset}, {_network(cell)}"
+
+
+def _network(cell: Cell) -> str:
+    return f"{cell.training.model}, {cell.training.config.epochs} epochs"
 
 
 def _trainings(cells: Sequence[Cell]) -> list[str]:
@@ -401,15 +336,38 @@ def _attacks(cells: Sequence[Cell]) -> list[str]:
     return [f"{name}: `{text}`." for name, text in texts]
 
 
-def _not_run(table: Table, choices: Mapping[str, int]) -> str:
+def _not_run(table: Table, choices: Mapping[str, int]) -> list[str]:
+    """Seeds and arms of the study that are missing."""
     lines = []
     for block in table.blocks:
         missing = {column: seeds for column, seeds in block.not_run.items() if seeds}
         texts = [f"`{column}` (seeds {listed(seeds)})" for column, seeds in missing.items()]
         if texts:
-            lines.append(f"{block.dataset}, {block.model}: {', '.join(texts)}")
-    arms = [arm.column for group in table.experiment.groups for arm in group.arms if arm.settings]
-    left = [column for column in dict.fromkeys(arms) if column not in choices]
+            lines.append(f"{block.dataset}, {block.model}: {', '.join(texts)}.")
+    begun = {row["column"] for row in table.tuning if row["clean %"] is not None}
+    arms = dict.fromkeys(arm.column for group in table.experiment.groups for arm in group.arms if arm.settings)
+    left, half = ([name for name in arms if name not in choices and (name in begun) == some] for some in (False, True))
     if left:
-        lines.append(f"Arms of which not all settings were tried, so that none is chosen: {quoted(left)}")
-    return bullets(lines or ["Every arm and seed of the study was run."])
+        lines.append(f"Arms of which nothing was run: {quoted(left)}.")
+    if half:
+        lines.append(f"Arms of which not all settings were tried, so that none is chosen: {quoted(half)}.")
+    return lines or ["Every arm and seed of the study was run."]
+
+
+def _not_planned(experiment: Experiment) -> list[str]:
+    """Which of the first group's arms other groups that repeat some of them leave out by design."""
+    first = [arm.column for arm in experiment.groups[0].arms]
+    lines = []
+    for group in experiment.groups[1:]:
+        columns = {arm.column for arm in group.arms}
+        left = [column for column in first if column not in columns]
+        if left and len(left) < len(first):
+            epochs = dict.fromkeys(str(arm.changes["epochs"]) for arm in group.arms)
+            lines.append(f"Not planned with {group.model}, {' or '.join(epochs)} epochs: {quoted(left)}.")
+    return lines
+
+
+def _no_curves(store: Store, done: Sequence[Cell]) -> list[str]:
+    """How many trainings' curves on held-out images are not kept."""
+    without = sum(not _curve(store, cell) for cell in done)
+    return [f"No curve on held-out images is kept of {without} of {counted(len(done), 'model')}."] if without else []

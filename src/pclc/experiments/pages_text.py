@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from pclc.evaluation.statistics import SeedComparison, compare_over_seeds
+from pclc.experiments.table import bounds
 
 
 def markdown_table(rows: Sequence[Mapping[str, str]]) -> str:
@@ -122,7 +123,7 @@ def difference(found: SeedComparison | float | None) -> str:
         return "not run"
     if isinstance(found, float):
         return f"{found:+.2f} (1 seed)"
-    return f"{found.difference:+.2f} ({found.interval.low:+.2f} to {found.interval.high:+.2f})"
+    return f"{found.difference:+.2f} ({bounds(found.interval.low, found.interval.high, digits=2)})"
 
 
 def replace_between(text: str, name: str, content: str) -> str:

@@ -68,21 +68,31 @@ def run_grid(cells: Sequence[Cell], settings: GridSettings) -> dict[str, str]:
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Data set by data set, seed by seed, model by model.
+    """Data set by data set, of a study with settings panel by panel, seed by seed, model by model.
 
     A model and what was trained for it are then needed for a short time only, whatever experiments they belong to. And
-    a grid that is cut off has whole seeds, in which losses can be compared, and not one loss with all of its seeds.
+    a grid that is cut off has whole seeds, in which losses can be compared, and not one loss with all of its seeds; a
+    study has all seeds of its first panel before a long run begins.
     """
-    datasets, trainings = (
+    datasets, panels, trainings = (
         {thing: place for place, thing in enumerate(dict.fromkeys(things))}
-        for things in ((cell.training.dataset for cell in cells), (cell.training.hash for cell in cells))
+        for things in (
+            (cell.training.dataset for cell in cells),
+            map(_panel, cells),
+            (cell.training.hash for cell in cells),
+        )
     )
 
-    def place(cell: Cell) -> tuple[int, int, int]:
+    def place(cell: Cell) -> tuple[int, int, int, int]:
         training = cell.training
-        return datasets[training.dataset], training.config.seed, trainings[training.hash]
+        return datasets[training.dataset], panels[_panel(cell)], training.config.seed, trainings[training.hash]
 
     return sorted(cells, key=place)
+
+
+def _panel(cell: Cell) -> tuple[str, int] | None:
+    """Network and length of training, where a setting was chosen."""
+    return None if cell.setting is None else (cell.training.model, cell.training.config.epochs)
 
 
 def _work_off(cells: Sequence[Cell], settings: GridSettings, workers: Workers, failures: dict[str, str]) -> None:

@@ -77,7 +77,7 @@ class Contrast:
         digits = _digits(self.row)
         ours = spread(list(self.differences.values()), digits, sign="+")
         if self.interval is not None:
-            ours += f" ({_bounds(self.interval.interval.low, self.interval.interval.high, digits)})"
+            ours += f" ({bounds(self.interval.interval.low, self.interval.interval.high, digits)})"
         if self.published is None:
             return ours
         return " | ".join([f"{self.published:+.{digits}f}", ours, *_judged(self.verdict, digits)])
@@ -342,6 +342,23 @@ def spread(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
     return f"{centre} ± {stdev(values):.{digits}f}" if len(values) > 1 else f"{centre} (1 seed)"
 
 
+def bounds(low: float, high: float, digits: int = 1) -> str:
+    """Of an interval; where only one would be shown as zero, with as many digits more as it takes to see its side.
+
+    Example:
+        >>> bounds(-0.02, 3.0), bounds(-0.02, 0.02)
+        ('-0.02 to +3.0', '+0.0 to +0.0')
+    """
+
+    def text(value: float, other: float) -> str:
+        shown = digits
+        while value and round(other, digits) and not round(value, shown) and shown < 4:
+            shown += 1
+        return f"{value:+z.{shown}f}"
+
+    return f"{text(low, high)} to {text(high, low)}"
+
+
 def _block(
     store: Store,
     experiment: Experiment,
@@ -474,18 +491,6 @@ def _contrasts(
 def _digits(row: str) -> int:
     """As many as the paper prints: accuracies in percent have one, gaps between probabilities three."""
     return 3 if row.endswith(" gap") else 1
-
-
-def _bounds(low: float, high: float, digits: int) -> str:
-    """Where only one of them would be shown as zero, with as many digits more as it takes to see its side."""
-
-    def text(value: float, other: float) -> str:
-        shown = digits
-        while value and round(other, digits) and not round(value, shown) and shown < 4:
-            shown += 1
-        return f"{value:+z.{shown}f}"
-
-    return f"{text(low, high)} to {text(high, low)}"
 
 
 def _judged(verdict: Verdict | None, digits: int) -> list[str]:

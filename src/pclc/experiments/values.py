@@ -19,7 +19,8 @@ class Selection:
     Attributes:
         datasets: names; None: all.
         columns: names; None: all.
-        seeds: how many; None: as many as the experiment has.
+        seeds: how many; None: as many as the experiment has. A study with settings never has more than its own, since
+            its groups differ in that on purpose.
         variant: "paper" or "authors".
         examples: only the first so many test images; None: all.
         epochs: at most so many in each phase; None: all.
@@ -54,15 +55,16 @@ class Selection:
 
     def cells(self, experiment: Experiment, choices: Mapping[str, int] | None = None) -> list[Cell]:
         """The cells of that part; data sets and columns that this experiment does not have are left out."""
-        return experiment.cells(
+        cells = experiment.cells(
             _known(self.datasets, _datasets(experiment)),
             _known(self.columns, _columns(experiment)),
-            range(self.seeds) if self.seeds else None,
+            range(self.seeds) if self.seeds and experiment.tuning is None else None,
             self.variant,
             choices,
             self.examples,
             self.epochs,
         )
+        return [cell for cell in cells if self.seeds is None or cell.training.config.seed < self.seeds]
 
 
 def choose(store: Store, cells: Iterable[Cell]) -> dict[str, int]:

@@ -1,0 +1,221 @@
+"""What the figures of the study of adversarial training say to its questions, in sentences made from intervals."""
+
+from collections.abc import Mapping, Sequence
+
+from pclc.evaluation.statistics import SeedComparison
+from pclc.experiments.pages_text import bullets, compare, counted, difference, quoted
+from pclc.experiments.table import Block
+
+BASELINES = ("ce", "trades")
+_PC_ARMS = ("ce + pc", "clean share + pc", "trades + pc")
+
+_WHY = """PC pulls on every false class that comes within the margin, .995, of the true one. On an adversarial example
+whose true class has less than that these are all of them. PC, averaged over them as here, is then K / (K - 1) times the
+mean absolute error 1 - f_y, less a constant (f_y: probability of the true class), and its structure over the false
+classes is silent. Two arms look into that: `ce + mae` has the mean absolute error in place of PC, and
+`ce + pc, margin 0.5` a smaller margin, at which the structure acts and PC also lets go earlier. Each has the weight of
+its term that was chosen for it."""
+
+
+def robust_row(block: Block) -> str:
+    """The row of AutoAttack."""
+    return next(row for row in block.rows if row.startswith("autoattack"))
+
+
+def values(block: Block, row: str, column: str) -> Mapping[int, float]:
+    """Figures by seed; none where the block does not have the column."""
+    return block.entry(row, column).values if column in block.columns else {}
+
+
+def in_short(block: Block) -> str:
+    """What PC does beside its rivals, in a sentence that also names those it cannot be compared with."""
+    rivals = (*BASELINES, "ce + mae")
+    leads = {rival: lead for rival in rivals if isinstance(lead := _lead(block, "ce + pc", rival), SeedComparison)}
+    said = [
+        f"{_words(lead)} `{rival}`: {_numbers(lead)}, clean {_clean(block, 'ce + pc', rival)}"
+        for rival, lead in leads.items()
+    ]
+    left = [rival for rival in rivals if rival not in leads]
+    if left:
+        said.append(f"not compared with {quoted(left)}, with which it has fewer than two seeds in common")
+    doubtful = _doubtful(block, ["ce + pc", *leads])
+    doubts = f" Audits of {quoted(doubtful)} leave doubts ([Audits](#audits))." if doubtful else ""
+    return f"**In short**, in points under AutoAttack, with {block.model}: `ce + pc` is {'; '.join(said)}.{doubts}"
+
+
+def findings(blocks: Sequence[Block], seconds: Mapping[tuple[str, str], float]) -> list[str]:
+    """What the intervals over seeds say about the questions of the study, and which of them they cannot answer.
+
+    Args:
+        blocks: those of which something was run.
+        seconds: of an average training, by the model of a block and by column.
+    """
+    parts = [
+        "Differences of AutoAttack accuracy in points, at equal seeds, with 95 % intervals of the mean over seeds, on "
+        "the same test images. An interval with 0 in it tells nothing apart. Settings were chosen once, so that luck "
+        "in that is in no interval. Each stands for itself: with many of them, one may be wrong by chance."
+    ]
+    for block in blocks:
+        pairs = [(arm, baseline) for baseline in BASELINES for arm in _PC_ARMS]
+        lines = [text for arm, baseline in pairs if (text := _compared(block, arm, baseline)) is not None]
+        if lines:
+            parts += [f"**{block.dataset}, {block.model}**", bullets(lines)]
+    helps = [line for baseline in BASELINES for line in _against(blocks[0], baseline)]
+    if helps:
+        parts += [f"**All arms, {blocks[0].dataset}, {blocks[0].model}**", bullets(helps)]
+    return [
+        *parts,
+        _WHY,
+        _mae(blocks),
+        _structure(blocks),
+        *_lasting(blocks),
+        _cheap(blocks, seconds),
+        *_doubts(blocks),
+    ]
+
+
+def _lead(block: Block, first: str, second: str) -> SeedComparison | float | None:
+    """By accuracy under AutoAttack."""
+    row = robust_row(block)
+    return compare(values(block, row, first), values(block, row, second), block.step)
+
+
+def _side(found: SeedComparison | float) -> int:
+    """1 or -1 where the interval is above or below 0, otherwise 0."""
+    if isinstance(found, float):
+        return 0
+    return 1 if found.interval.low > 0 else -1 if found.interval.high < 0 else 0
+
+
+def _words(found: SeedComparison) -> str:
+    return {1: "above", -1: "below", 0: "not to be told from"}[_side(found)]
+
+
+def _compared(block: Block, first: str, second: str) -> str | None:
+    """One arm against another, in a sentence; None where they have no seed in common."""
+    found = _lead(block, first, second)
+    if found is None:
+        return None
+    if isinstance(found, float):
+        start = f"`{first}` and `{second}` have one seed in common, which decides nothing"
+    else:
+        start = f"`{first}` is {_words(found)} `{second}`"
+    return f"{start}: {_numbers(found)}; clean accuracy {_clean(block, first, second)}."
+
+
+def _clean(block: Block, first: str, second: str) -> str:
+    return difference(compare(values(block, "clean", first), values(block, "clean", second), block.step))
+
+
+def _numbers(found: SeedComparison | float) -> str:
+    return difference(found) if isinstance(found, float) else f"{difference(found)}, {counted(found.seeds, 'seed')}"
+
+
+def _against(block: Block, baseline: str) -> list[str]:
+    """The other arms by what they do beside a baseline."""
+    sides: dict[int, list[str]] = {1: [], -1: [], 0: []}
+    few: list[str] = []
+    for column in block.columns:
+        found = _lead(block, column, baseline)
+        if column != baseline:
+            (sides[_side(found)] if isinstance(found, SeedComparison) else few).append(column)
+    if not any(sides.values()):
+        return []
+    return [
+        f"Above `{baseline}`: {quoted(sides[1])}.",
+        f"Below `{baseline}`: {quoted(sides[-1])}.",
+        f"Not to be told from `{baseline}`: {quoted(sides[0])}.",
+        *([f"Fewer than two seeds in common with `{baseline}`: {quoted(few)}."] if few else []),
+    ]
+
+
+def _mae(blocks: Sequence[Block]) -> str:
+    """The plain sentence about the mean absolute error, whichever way it falls."""
+    for block in blocks:
+        found = _lead(block, "ce + mae", "ce + pc")
+        if found is None:
+            continue
+        numbers = f"`ce + mae` minus `ce + pc` is {_numbers(found)} ({block.model})"
+        if isinstance(found, float):
+            return f"**Whether the mean absolute error does as well as PC is open**: {numbers}."
+        return {
+            1: f"**The plain mean absolute error does better than PC**: {numbers}. The structure over the false "
+            "classes does not help here.",
+            -1: f"**PC does better than the plain mean absolute error**: {numbers}. That the term is bounded does not "
+            "explain all of it.",
+            0: f"**PC and the plain mean absolute error cannot be told apart**: {numbers}. Nothing here speaks for the "
+            "structure over the false classes.",
+        }[_side(found)]
+    return "**Whether the mean absolute error does as well as PC is not known**: the two arms have no seed in common."
+
+
+def _structure(blocks: Sequence[Block]) -> str:
+    """What a smaller margin gives."""
+    texts = [text for block in blocks if (text := _compared(block, "ce + pc, margin 0.5", "ce + pc"))]
+    return (
+        f"**With a smaller margin**: {texts[0]}"
+        if texts
+        else "**What a smaller margin gives is not known**: `ce + pc, margin 0.5` and `ce + pc` have no seed in common."
+    )
+
+
+def _lasting(blocks: Sequence[Block]) -> list[str]:
+    """What becomes of a difference to TRADES when the same network is trained for longer."""
+    lines = []
+    for short, long in ((one, other) for one in blocks for other in blocks if _is_longer(other, one)):
+        for arm in _PC_ARMS:
+            before, after = _lead(short, arm, "trades"), _lead(long, arm, "trades")
+            if before is not None and after is not None:
+                texts = (f"with {b.model} {_numbers(lead)}" for b, lead in ((short, before), (long, after)))
+                lines.append(f"`{arm}` minus `trades`: {'; '.join(texts)}. {_what_lasts(before, after)}")
+    if not lines:
+        return [
+            "**Whether a difference to TRADES lasts in longer training is not known**: no two lengths can be compared."
+        ]
+    return ["**Longer training**", bullets(lines)]
+
+
+def _is_longer(block: Block, other: Block) -> bool:
+    """Whether it is the same network on the same data, trained for longer."""
+    (model, epochs), (same, fewer) = (each.model.removesuffix(" epochs").rsplit(", ", 1) for each in (block, other))
+    return (block.dataset, model) == (other.dataset, same) and int(epochs) > int(fewer)
+
+
+def _what_lasts(before: SeedComparison | float, after: SeedComparison | float) -> str:
+    if isinstance(before, SeedComparison) and _side(before) < 1:
+        return "There was no lead that could last."
+    if isinstance(before, float) or isinstance(after, float):
+        return "Whether it lasts is open: one seed decides nothing."
+    return {1: "The lead lasts.", 0: "The lead is not to be told from none any more.", -1: "The lead is lost."}[
+        _side(after)
+    ]
+
+
+def _cheap(blocks: Sequence[Block], seconds: Mapping[tuple[str, str], float]) -> str:
+    """PC where crafting takes one step, and what both cost."""
+    for block in blocks:
+        text = _compared(block, "pc-fast", "fast")
+        if text:
+            taken = [f"{seconds[block.model, arm]:.1f} s (`{arm}`)" for arm in ("pc-fast", "fast")]
+            return f"**At the cheap end**: {text} A training took {' and '.join(taken)} on average."
+    return "**What PC gives at the cheap end is not known**: `pc-fast` and `fast` have no seed in common."
+
+
+def _doubts(blocks: Sequence[Block]) -> list[str]:
+    """Arms whose audits do not all end well, since AutoAttack's figures are then worth less."""
+    lines = [
+        f"{block.model}, `{column}`: {block.audited(column)}"
+        for block in blocks
+        for column in _doubtful(block, block.columns)
+    ]
+    if not lines:
+        return []
+    return [
+        "**Audits**: of these arms what plain PGD leaves was refuted or could not be judged, and what is said about "
+        "them above stands under that doubt ([Audits](#audits)):",
+        bullets(lines),
+    ]
+
+
+def _doubtful(block: Block, columns: Sequence[str]) -> list[str]:
+    return [column for column in columns if set(block.audits.get(column, {}).values()) - {"not refuted"}]
