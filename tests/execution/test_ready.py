@@ -87,13 +87,55 @@ def of_another_kind():
     return Backwards(*conv_and_norm())
 
 
-@pytest.mark.parametrize("make", [hooked, used_twice, between, of_another_kind])
+def after_a_layer_of_two_places():
+    (conv, norm), relu = conv_and_norm(), nn.ReLU()
+    return nn.Sequential(relu, conv, relu, norm)
+
+
+class Block(nn.Module):
+    norms_after = {"conv": "norm", "no such": "layer"}  # noqa: RUF012
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.conv = conv_and_norm()[::-1]
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+
+def of_a_subclass():
+    class Other(Block):
+        def forward(self, x):
+            return self.norm(self.conv(x).relu())
+
+    return Other()
+
+
+UNSAFE = [hooked, used_twice, between, of_another_kind, after_a_layer_of_two_places, of_a_subclass]
+
+
+@pytest.mark.parametrize("make", UNSAFE)
 def test_what_is_not_safe_to_fold_stays(make):
     model = with_statistics(make()).double()
     ready = made_ready(model, FP32)
     x = torch.rand(2, 16, 6, 6, dtype=torch.float64)
     torch.testing.assert_close(ready(x), model(x), rtol=1e-12, atol=1e-12)
     assert any(isinstance(module, nn.BatchNorm2d) for module in ready.modules())
+
+
+def test_a_class_may_say_which_norm_comes_after_a_convolution():
+    model = with_statistics(nn.Sequential(Block(), nn.ReLU())).double()
+    ready = made_ready(model, FP32)
+    x = torch.rand(2, 16, 6, 6, dtype=torch.float64)
+    torch.testing.assert_close(ready(x), model(x), rtol=1e-12, atol=1e-12)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in ready.modules())
+
+
+@pytest.mark.parametrize(("name", "left"), [("resnet56", 0), ("preact_resnet18", 9)])
+def test_batch_norm_in_blocks_is_folded_where_a_convolution_is_before_it(name, left):
+    """PreAct-ResNet-18 has eight more after sums, and one before its last layer."""
+    ready = made_ready(with_statistics(create_model(name)), FP32)
+    assert len([module for module in ready.modules() if isinstance(module, nn.BatchNorm2d)]) == left
 
 
 def test_a_model_without_convolutions_comes_back_itself():

@@ -3,6 +3,8 @@
 import copy
 import math
 from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -31,9 +33,11 @@ def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
       CUDA they become products with a matrix.
 
     Only what is safe to change from outside is changed: a convolution or a BatchNorm in eval mode that occurs once and
-    has no hooks, both in a row in a plain `nn.Sequential`. What is changed is copied, all else is shared with the
-    model, and where nothing is to be changed the model itself comes back. There is no gradient of the weights.
-    Whoever uses it looks once whether it gives what the model gives: code outside may call the layers one by one.
+    has no hooks, both in a row in a plain `nn.Sequential`, or named by their module's class in `norms_after`, a
+    dictionary from each convolution to the BatchNorm to which its output goes, and nowhere else. What is changed is
+    copied, all else is shared with the model, and where nothing is to be changed the model itself comes back. There is
+    no gradient of the weights. Whoever uses it looks once whether it gives what the model gives: code outside may call
+    the layers one by one.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU()).eval()
@@ -53,16 +57,24 @@ def _ready(module: nn.Module, execution: Execution, uses: Counter[int]) -> nn.Mo
         return _fast(module, execution)  # type: ignore[arg-type]
     children = dict(module.named_children())
     ready = {name: _ready(child, execution, uses) for name, child in children.items()}
-    if type(module) is nn.Sequential:
-        for (name, conv), (after, norm) in zip(children.items(), list(children.items())[1:], strict=False):
-            if _is_plain(conv, nn.Conv2d, uses) and _is_plain(norm, nn.BatchNorm2d, uses) and _is_fixed(norm):
-                ready[name] = _fast(fuse_conv_bn_eval(conv, norm), execution)  # type: ignore[arg-type, type-var]
-                ready[after] = nn.Identity()
+    for name, after in _norms_after(module):
+        conv, norm = children.get(name, module), children.get(after, module)
+        if _is_plain(conv, nn.Conv2d, uses) and _is_plain(norm, nn.BatchNorm2d, uses) and _is_fixed(norm):
+            ready[name] = _fast(fuse_conv_bn_eval(conv, norm), execution)  # type: ignore[arg-type, type-var]
+            ready[after] = nn.Identity()
     if all(ready[name] is child for name, child in children.items()):
         return module
     twin = copy.copy(module)
     twin._modules = {**module._modules, **ready}
     return twin
+
+
+def _norms_after(module: nn.Module) -> Iterable[tuple[str, str]]:
+    """Names of children of which the second gets all that the first gives. Of a subclass that is not known."""
+    if type(module) is nn.Sequential:
+        return pairwise(module._modules)  # not `named_children`, which names a layer in several places once
+    pairs: dict[str, str] = vars(type(module)).get("norms_after", {})
+    return pairs.items()
 
 
 def _is_plain(module: nn.Module, kind: type[nn.Module], uses: Counter[int]) -> bool:

@@ -1,5 +1,7 @@
 """PreAct-ResNet-18, the usual model of adversarial training on CIFAR."""
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,6 +35,8 @@ class PreActBlock(nn.Module):
 
     x' is x or, where the shape changes, a 1 x 1 convolution of a.
     """
+
+    norms_after: ClassVar = {"conv1": "bn2"}
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
 """ResNet-56 for CIFAR, the paper's substitute for VGG-13 and its model in Table 2."""
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -35,6 +37,8 @@ class BasicBlock(nn.Module):
 
     Option A has no parameters: every second row and column of x, and zeros for the new channels.
     """
+
+    norms_after: ClassVar = {"conv1": "bn1", "conv2": "bn2"}
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
