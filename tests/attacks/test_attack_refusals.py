@@ -11,6 +11,7 @@ from pclc.attacks import (
     MIM,
     PGD,
     SPSA,
+    AutoAttack,
     CarliniWagner,
     Noise,
     ProbabilityWarning,
@@ -107,6 +108,16 @@ def test_examples(change, error, message):
     model = SmallNet().eval()
     with pytest.raises(error, match=message):
         ATTACK(model, *change(*examples(model, dtype=torch.float32)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda m: PGD(m, eps=0.1, alpha=0.01, steps=40), lambda m: FGSM(m), lambda m: AutoAttack(model=m, eps=0.1)],
+)
+def test_a_model_where_settings_are_expected(make):
+    """As other libraries have it."""
+    with pytest.raises(TypeError, match=r"made of settings, but got a model, .*: x_adv = attack\(model, x, y\)"):
+        make(SmallNet())
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 0.5, True, None])

@@ -4,10 +4,10 @@ import dataclasses
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import check_examples, check_logits, check_randomness, explain_types, warn_of_probabilities
@@ -57,6 +57,15 @@ class Attack(ABC):
     _: KW_ONLY
     targeted: bool = False
     stop: Stop = "success"
+
+    def __new__(cls, *args: object, **settings: object) -> Self:
+        """Meet who comes from a library whose attacks are made with the model."""
+        if any(isinstance(given, nn.Module) for given in (*args[:1], settings.get("model"))):
+            raise TypeError(
+                f"Expected {cls.__name__} to be made of settings, but got a model, which comes later: "
+                "x_adv = attack(model, x, y)."
+            )
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         check_flag("targeted", self.targeted)

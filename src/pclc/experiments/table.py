@@ -392,7 +392,8 @@ def _block(
         for found in [values.get((row, column), {})]
     )
     run = {
-        column: tuple(c.training.config.seed for c in cells if c.column == column and c.hash in results)
+        # Once each: in a trial with fewer epochs runs of several lengths are one.
+        column: tuple({c.training.config.seed: None for c in cells if c.column == column and c.hash in results})
         for column in columns
     }
     return Block(
