@@ -111,13 +111,23 @@ def test_examples(change, error, message):
 
 
 @pytest.mark.parametrize(
-    "make",
-    [lambda m: PGD(m, eps=0.1, alpha=0.01, steps=40), lambda m: FGSM(m), lambda m: AutoAttack(model=m, eps=0.1)],
+    "make", [lambda m: PGD(m, eps=0.1, alpha=0.01, steps=40), FGSM, lambda m: AutoAttack(m, norm="Linf", eps=0.1)]
 )
 def test_a_model_where_settings_are_expected(make):
     """As other libraries have it."""
-    with pytest.raises(TypeError, match=r"made of settings, but got a model, .*: x_adv = attack\(model, x, y\)"):
+    message = r"`eps` of \w+ to be a number, but got a model, which comes later: x_adv = attack\(model, x, y\)"
+    with pytest.raises(TypeError, match=message):
         make(SmallNet())
+
+
+def test_an_attack_of_your_own_may_hold_a_model():
+    class Guided(FGSM):
+        def __init__(self, guide, eps):
+            super().__init__(eps)
+            object.__setattr__(self, "guide", guide)
+
+    net = SmallNet()
+    assert Guided(net, 0.1).guide is net
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 0.5, True, None])

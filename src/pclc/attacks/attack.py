@@ -1,6 +1,7 @@
 """What every attack is: settings that can be printed and compared, and one way to run them."""
 
 import dataclasses
+import inspect
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
@@ -60,9 +61,11 @@ class Attack(ABC):
 
     def __new__(cls, *args: object, **settings: object) -> Self:
         """Meet who comes from a library whose attacks are made with the model."""
-        if any(isinstance(given, nn.Module) for given in (*args[:1], settings.get("model"))):
+        _, *expected = inspect.signature(cls.__init__).parameters.values()
+        takes_number = bool(expected) and expected[0].annotation in ("float", "int", float, int)
+        if takes_number and args and isinstance(args[0], nn.Module):
             raise TypeError(
-                f"Expected {cls.__name__} to be made of settings, but got a model, which comes later: "
+                f"Expected `{expected[0].name}` of {cls.__name__} to be a number, but got a model, which comes later: "
                 "x_adv = attack(model, x, y)."
             )
         return super().__new__(cls)
