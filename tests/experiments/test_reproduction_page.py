@@ -16,13 +16,13 @@ def test_every_ambiguity_is_on_the_page() -> None:
     rows = {line.split("|")[1].strip() for line in PAGE.splitlines() if line.startswith("| `")}
     for entry, line in zip(load_ambiguities(), ambiguity_table().splitlines()[2:], strict=True):
         assert f"`{entry.name}`" in rows
-        assert line.rsplit("|", 2)[0] in PAGE  # but for the last column, which holds what was measured
+        assert line.rsplit("*Gives:*", 1)[0] in PAGE  # what follows was measured
 
 
 def test_the_table_takes_what_was_measured() -> None:
     lines = ambiguity_table({"bim-step": "MEASURED"}).splitlines()
-    assert lines[2].endswith("| MEASURED |")
-    assert {line.count("|") for line in lines} == {7}
+    assert lines[2].endswith("*Gives:* MEASURED. |")
+    assert {line.count("|") for line in lines} == {5}
 
 
 def test_what_tries_the_other_choice_exists() -> None:

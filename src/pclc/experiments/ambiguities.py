@@ -50,12 +50,10 @@ def ambiguity_table(measured: Mapping[str, str] | None = None) -> str:
     Args:
         measured: by name, what the other choice gave where that was tried.
     """
-    lines = [
-        "| name | the paper | here | reason | the other choice | what it gives |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = ["| name | the paper | here, and why | the other choice, and what it gives |", "| --- | --- | --- | --- |"]
     for entry in load_ambiguities():
         pending = f"see {entry.measured_by}" if entry.measured_by else "not tried"
-        cells = entry.paper, entry.choice, entry.reason, entry.other, (measured or {}).get(entry.name, pending)
+        gives = (measured or {}).get(entry.name, pending)
+        cells = entry.paper, f"{entry.choice} *Why:* {entry.reason}", f"{entry.other} *Gives:* {gives}."
         lines.append(f"| `{entry.name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -253,8 +253,7 @@ def _gains(tables: Sequence[Table]) -> Iterator[_Gain]:
 def _gain_row(gain: _Gain) -> dict[str, str]:
     printed, here, *_ = gain.pgd.text().split(" | ") if gain.pgd else ("-", "-")
     return {
-        "experiment, data": gain.where,
-        "loss": gain.autoattack.column,
+        "experiment, data, loss": f"{gain.where}, {gain.autoattack.column}",
         "eps": gain.eps,
         "seeds": str(len(gain.autoattack.differences)),
         "gain under PGD, in print": printed,
