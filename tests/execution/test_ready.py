@@ -131,6 +131,28 @@ def test_a_class_may_say_which_norm_comes_after_a_convolution():
     assert not any(isinstance(module, nn.BatchNorm2d) for module in ready.modules())
 
 
+@pytest.mark.parametrize("make", [lambda: nn.Sequential(*conv_and_norm()), Block], ids=["sequential", "block"])
+def test_a_compiled_model_stays_as_it_was(make):
+    """It hands on what is assigned to it, to the model that it was made of."""
+    model = with_statistics(make()).double()
+    kinds = [type(module) for module in model.modules()]
+    compiled = torch.compile(model, backend="eager")
+    ready = made_ready(compiled, FP32)
+    x = torch.rand(2, 16, 6, 6, dtype=torch.float64)
+    torch.testing.assert_close(ready(x), model(x), rtol=1e-12, atol=1e-12)
+    assert [type(module) for module in model.modules()] == kinds
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_an_attribute_of_that_name_may_mean_something_else():
+    class Other(Block):
+        norms_after = True
+
+    model = with_statistics(Other()).double()
+    x = torch.rand(2, 16, 6, 6, dtype=torch.float64)
+    torch.testing.assert_close(made_ready(model, FP32)(x), model(x), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(("name", "left"), [("resnet56", 0), ("preact_resnet18", 9)])
 def test_batch_norm_in_blocks_is_folded_where_a_convolution_is_before_it(name, left):
     """PreAct-ResNet-18 has eight more after sums, and one before its last layer."""

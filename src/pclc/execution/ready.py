@@ -65,7 +65,8 @@ def _ready(module: nn.Module, execution: Execution, uses: Counter[int]) -> nn.Mo
     if all(ready[name] is child for name, child in children.items()):
         return module
     twin = copy.copy(module)
-    twin._modules = {**module._modules, **ready}
+    # Not by assignment, which a compiled module hands on to the module that it was made of.
+    twin.__dict__["_modules"] = {**module._modules, **ready}
     return twin
 
 
@@ -73,8 +74,8 @@ def _norms_after(module: nn.Module) -> Iterable[tuple[str, str]]:
     """Names of children of which the second gets all that the first gives. Of a subclass that is not known."""
     if type(module) is nn.Sequential:
         return pairwise(module._modules)  # not `named_children`, which names a layer in several places once
-    pairs: dict[str, str] = vars(type(module)).get("norms_after", {})
-    return pairs.items()
+    pairs = vars(type(module)).get("norms_after")
+    return pairs.items() if isinstance(pairs, dict) else ()
 
 
 def _is_plain(module: nn.Module, kind: type[nn.Module], uses: Counter[int]) -> bool:
