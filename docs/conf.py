@@ -1,5 +1,6 @@
 """How Sphinx builds the site: `make docs`."""
 
+import inspect
 import re
 import textwrap
 from typing import Any
@@ -81,6 +82,15 @@ def _process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
     lines[:] = formulas("\n".join(lines)).split("\n")
 
 
+def _signature(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, None] | None:
+    """Of a class whose `__new__` looks at anything, that of its `__init__`, which autodoc asks second."""
+    if what == "class" and signature and signature.startswith("(*args"):
+        return str(inspect.signature(obj)).removesuffix(" -> None"), None
+    return None
+
+
 def _mathml(text: str, as_block: bool = False) -> str:
     # docutils knows \left and \right, and not \big and \Big.
     text = re.sub(r"\\[bB]ig(?=[(\[])", r"\\left", text)
@@ -98,7 +108,8 @@ def _block(writer: Any, node: nodes.Element) -> None:
 
 
 def setup(app: Any) -> None:
-    """Formulas as MathML, which browsers show without a script and without the network."""
+    """Formulas as MathML, which browsers show without a script and without the network; signatures as they are."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     # Before napoleon (priority 500), so that formulas in `Args:` are seen too.
     app.connect("autodoc-process-docstring", _process, priority=400)
+    app.connect("autodoc-process-signature", _signature)

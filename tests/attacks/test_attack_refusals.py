@@ -7,6 +7,8 @@ from torch import nn
 
 from pclc.attacks import (
     BIM,
+    DDN,
+    FAB,
     FGSM,
     MIM,
     PGD,
@@ -111,11 +113,12 @@ def test_examples(change, error, message):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda m: PGD(m, eps=0.1, alpha=0.01, steps=40), FGSM, lambda m: AutoAttack(m, norm="Linf", eps=0.1)]
+    "make",
+    [lambda m: PGD(m, eps=0.1, alpha=0.01, steps=40), FGSM, lambda m: AutoAttack(m, norm="Linf", eps=0.1), FAB, DDN],
 )
 def test_a_model_where_settings_are_expected(make):
     """As other libraries have it."""
-    message = r"`eps` of \w+ to be a number, but got a model, which comes later: x_adv = attack\(model, x, y\)"
+    message = r"`\w+` of \w+ to be a number, but got a model, which comes later: x_adv = attack\(model, x, y\)"
     with pytest.raises(TypeError, match=message):
         make(SmallNet())
 

@@ -216,7 +216,7 @@ def test_a_small_experiment() -> None:
         (["groups", 0, "seeds"], True, "Expected `seeds` of a group of small to be of type int, but got True."),
         (["groups", 0, "datasets"], ["mnits"], "Expected `datasets` of a group of small to be among digits, mnist"),
         (["groups", 0, "model"], "lenet", "Expected `model` of a group of small to be among"),
-        (["groups", 0, "precision"], "float32", "Expected `precision` of a group of small to be among auto, fp32"),
+        (["groups", 0, "precision"], "float32", "Expected `precision` of a group of small to be among fp32"),
         (["groups", 0, "substitute"], "cnn3", "to have `transfer` and `substitute` together"),
         (
             ["groups", 0, "attacks", "pgd 0.1"],

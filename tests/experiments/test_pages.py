@@ -92,7 +92,7 @@ def test_counts_and_truth(store: Store, docs: Path) -> None:
     assert "pclc reproduce table1 --datasets svhn" in ours
     assert "**white-box gain** (Results, white-box attacks; Table 1)." in ours
     assert "Verdict: *holds so far (13 of 13 comparisons)" in ours
-    assert "Warning in 8 cells (mnist ce, mnist pc-lc): something was seen" in ours
+    assert "Warning in 8 cells (mnist lenet5 ce, mnist lenet5 pc-lc): something was seen" in ours
     not_run = page.split("### Not run at all")[1].split("\n## ")[0]
     assert "pclc reproduce table2\n" in not_run
     assert "table1" not in not_run
@@ -153,6 +153,20 @@ def test_what_pgd_shows_and_autoattack_does_not(store: Store, docs: Path) -> Non
         ], "a pair of models once"
     ahead = "3 (table1, mnist at 0.1; table1, mnist at 0.3; table1, mnist at 8/255) of the 6 rows below"
     assert f"is ahead of cross-entropy trained the same way in {ahead}, and behind in 0; in 2 our seeds do not" in page
+
+
+def test_what_is_left_is_of_the_seeds_that_are_compared(store: Store, docs: Path) -> None:
+    table1 = load_experiment("table1")
+    for columns, seeds in ((("ce",), 4), (("pc-lc",), 2)):
+        cells = Selection(("mnist",), columns, seeds).cells(table1)
+        fill(
+            store,
+            cells,
+            lambda cell: {"clean": 99.0, "autoattack 0.1": 10.0 if cell.training.config.seed < 2 else 50.0},
+        )
+    assert "| table1, mnist, pc-lc | 0.1 | 2 | +23.3 | +0.0 ± 0.0 (-0.4 to +0.4) | 10.0 and 10.0 |" in write(
+        store, docs
+    )
 
 
 def test_other_readings_stand_in_the_order_of_their_distance(store: Store, docs: Path) -> None:

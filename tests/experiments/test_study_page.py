@@ -158,7 +158,7 @@ def lead_of_pc(leads: dict[int, float]) -> Callable[[Cell], float]:
     ("before", "after", "sentence"),
     [
         (1.0, 1.0, "3 seeds; with preact_resnet18, 150 epochs +1.00 (1 seed). Whether it lasts is open"),
-        (-1.0, 1.0, "3 seeds; with preact_resnet18, 150 epochs +1.00 (1 seed). There was no lead that could last."),
+        (-1.0, 1.0, "3 seeds; with preact_resnet18, 150 epochs +1.00 (1 seed). No lead was shown that could last."),
     ],
 )
 def test_longer_training(store: Store, tmp_path: Path, before: float, after: float, sentence: str) -> None:

@@ -48,7 +48,7 @@ def test_published_ours_and_verdict(tmp_path: Path, table1: Experiment) -> None:
     assert entry(table, "worst case of all", "ce").text() == "0.0 ± 0.0"
     assert block(table).seeds["ce"] == (0, 1, 2, 3)
     assert block(table).not_run["ce"] == (4,), "the experiment has five seeds"
-    assert table.notes[0] == "mnist ce seed 0: something was seen"
+    assert table.notes[0] == "mnist lenet5 ce seed 0: something was seen"
     assert table.conditions == (
         "1000 images; trained on cpu in bf16, attacked on cpu in fp32; torch 2, pclc 0, code 12345678",
     )
@@ -129,6 +129,19 @@ def test_a_bound_next_to_zero_shows_its_side(tmp_path: Path, table1: Experiment)
     contrasts = block(make_table(store, table1, selection, {})).contrasts
     text = next(contrast.text() for contrast in contrasts if contrast.row == "pgd 0.1")
     assert "(+0.03 to +0.8)" in text, "the interval is as wide as one image of a thousand makes it"
+
+
+def test_conditions_stand_with_their_columns_where_they_differ(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",), seeds=1)
+    ce, pc = selection.cells(table1)
+    fill(store, [ce, pc], lambda _: {"clean": 99.0})
+    same = make_table(store, table1, selection, {}).conditions
+    assert len(same) == 1
+    assert "(mnist" not in same[0]
+    store.save(pc, {**content(pc, {"clean": 99.0}), "code": "87654321"}, {"analyses": []})
+    one, other = make_table(store, table1, selection, {}).conditions
+    assert one.endswith("code 12345678 (mnist, lenet5: ce)")
+    assert other.endswith("code 87654321 (mnist, lenet5: pc-lc)")
 
 
 def test_seeds_that_lie_far_apart_are_told_one_by_one(tmp_path: Path, table1: Experiment) -> None:

@@ -93,7 +93,7 @@ def gains_more(
         for chosen in ((rows, datasets), (less_rows, less_datasets))
     )
     # Which pairs belong together: None stands for all.
-    names = [None] if datasets != less_datasets else list(dict.fromkeys(dataset for (dataset, _), _, _ in mores))
+    names = [None] if [*datasets] != [*less_datasets] else list(dict.fromkeys(dataset for (dataset, _), _, _ in mores))
     comparisons = []
     for name in names:
         gains = [
@@ -102,7 +102,7 @@ def gains_more(
         if all(gains):
             more, less = map(mean, gains)
             where = f"{name}: " if name else ""
-            comparisons.append((f"{where}mean gain {more:.1f} and {less:.1f}", more > max(less, 0)))
+            comparisons.append((f"{where}mean gain {more:.3g} and {less:.3g}", more > max(less, 0)))
     return _finding(comparisons)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
@@ -62,8 +63,8 @@ class Attack(ABC):
     def __new__(cls, *args: object, **settings: object) -> Self:
         """Meet who comes from a library whose attacks are made with the model."""
         _, *expected = inspect.signature(cls.__init__).parameters.values()
-        takes_number = bool(expected) and expected[0].annotation in ("float", "int", float, int)
-        if takes_number and args and isinstance(args[0], nn.Module):
+        kinds = [inspect.formatannotation(one.annotation) for one in expected[:1]]  # as text, whatever it was
+        if args and isinstance(args[0], nn.Module) and re.match("'?(float|int)", "".join(kinds)):
             raise TypeError(
                 f"Expected `{expected[0].name}` of {cls.__name__} to be a number, but got a model, which comes later: "
                 "x_adv = attack(model, x, y)."

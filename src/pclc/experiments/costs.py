@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import mean
 from typing import Any
@@ -50,7 +50,12 @@ def plan_grid(store: Store, cells: Sequence[Cell], execution: Execution) -> list
     """What is there, and what the rest will cost; a training or attack of several cells is counted with the first."""
     device = execution.torch_device
     here = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    known = Known(store.results(), here, lambda training: _timed(training.model, training.dataset, execution))
+
+    def seconds_of_a_pass(training: Training) -> float:
+        own = replace(execution, precision=training.precision) if training.precision else execution
+        return _timed(training.model, training.dataset, own)
+
+    known = Known(store.results(), here, seconds_of_a_pass)
     counted: set[str] = set()
     attacked: set[tuple[object, ...]] = set()
     planned = []
@@ -80,7 +85,7 @@ def plan_grid(store: Store, cells: Sequence[Cell], execution: Execution) -> list
 def attack_key(cell: Cell, attack: NamedAttack) -> tuple[object, ...]:
     """What is computed once, however many cells ask for it."""
     substitute = cell.substitute.hash if cell.substitute and attack.transfer else None
-    return cell.training.hash, cell.split, cell.examples, str(attack.attack), substitute
+    return cell.training.hash, cell.split, cell.examples, cell.precision, str(attack.attack), substitute
 
 
 def duration(seconds: float) -> str:

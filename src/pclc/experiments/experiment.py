@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -356,6 +357,7 @@ def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
     for group in groups:
         _check_published(experiment, group)
     _check_settings(experiment)
+    _check_once(experiment)
     # Every training configuration is made once, so that a wrong one is refused here.
     tried = experiment.tuning_cells()
     experiment.cells(choices={cell.column: cell.setting or 0 for cell in tried})
@@ -387,7 +389,7 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
             _check_one(key, content[key], model_names(), where)
     for key in ("precision", "trained_in"):
         if key in content:
-            _check_one(key, content[key], get_args(Precision), where)
+            _check_one(key, content[key], [name for name in get_args(Precision) if name != "auto"], where)
     if content["seeds"] < 1:
         raise ValueError(f"Expected `seeds` of {where} to be at least 1, but got {content['seeds']}.")
     if ("transfer" in content) != ("substitute" in content):
@@ -540,6 +542,20 @@ def _check_settings(experiment: Experiment) -> None:
         _check_one("baselines", name, columns, experiment.name)
     if experiment.tuning is not None:
         experiment.tuning.attack  # noqa: B018  # made once, so that a wrong text is refused here
+
+
+def _check_once(experiment: Experiment) -> None:
+    """A column of a table is one kind of model; only a study tells lengths of training apart."""
+    seen = set()
+    for group in experiment.groups:
+        for dataset, arm in product(group.datasets, group.arms):
+            place = dataset, group.model, arm.changes.get("epochs") if experiment.tuning else None, arm.column
+            if place in seen:
+                raise ValueError(
+                    f"Expected the column {arm.column!r} of {experiment.name} once for {dataset} and {group.model}, "
+                    "but got it again."
+                )
+            seen.add(place)
 
 
 def _check_published(experiment: Experiment, group: Group) -> None:

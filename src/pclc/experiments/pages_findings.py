@@ -140,11 +140,11 @@ def _mae(blocks: Sequence[Block]) -> str:
             return f"**Whether the mean absolute error does as well as PC is open**: {numbers}."
         return {
             1: f"**The plain mean absolute error does better than PC**: {numbers}. The structure over the false "
-            "classes does not help here.",
+            "classes does not help at this margin.",
             -1: f"**PC does better than the plain mean absolute error**: {numbers}. That the term is bounded does not "
             "explain all of it.",
-            0: f"**PC and the plain mean absolute error cannot be told apart**: {numbers}. Nothing here speaks for the "
-            "structure over the false classes.",
+            0: f"**PC and the plain mean absolute error cannot be told apart**: {numbers}. At this margin nothing "
+            "speaks for the structure over the false classes.",
         }[_side(found)]
     return "**Whether the mean absolute error does as well as PC is not known**: the two arms have no seed in common."
 
@@ -183,7 +183,7 @@ def _is_longer(block: Block, other: Block) -> bool:
 
 def _what_lasts(before: SeedComparison | float, after: SeedComparison | float) -> str:
     if isinstance(before, SeedComparison) and _side(before) < 1:
-        return "There was no lead that could last."
+        return "No lead was shown that could last."
     if isinstance(before, float) or isinstance(after, float):
         return "Whether it lasts is open: one seed decides nothing."
     return {1: "The lead lasts.", 0: "The lead is not to be told from none any more.", -1: "The lead is lost."}[

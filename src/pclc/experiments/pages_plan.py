@@ -62,7 +62,7 @@ def _known(store: Store) -> tuple[str, Known]:
     results = list(store.results())
     devices = Counter(result["conditions"]["device"] for result in results)
     device = max(sorted(devices), key=lambda name: devices[name], default="")
-    passes: dict[str, list[float]] = {}  # seconds of a pass and a pixel, by network
+    passes: dict[tuple[str, str | None], list[float]] = {}  # seconds of a pass and a pixel, by network and precision
     for result in results:
         about = result["cell"]["training"]
         if result["training"]["device"] == device:
@@ -70,10 +70,10 @@ def _known(store: Store) -> tuple[str, Known]:
             images = result["training"]["epochs"] * description.counts["train"]
             passed = images * (1 + crafting_passes(about["train"].get("adversarial"))) * math.prod(description.shape)
             seconds = result["training"]["seconds"] / passed
-            passes.setdefault(about["model"], []).append(seconds)
+            passes.setdefault((about["model"], about.get("precision")), []).append(seconds)
 
     def seconds_of_a_pass(training: Training) -> float:
-        found = passes.get(training.model)
+        found = passes.get((training.model, training.precision))
         return mean(found) * math.prod(describe(training.dataset).shape) if found else math.nan
 
     return device, Known(results, device, seconds_of_a_pass)

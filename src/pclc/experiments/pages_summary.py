@@ -245,7 +245,8 @@ def _gains(tables: Sequence[Table]) -> Iterator[_Gain]:
                 seen.add(place)
                 same = (f"pgd {eps}", found.column, rival)
                 pgd = [c for c in block.contrasts if (c.row, c.column, c.baseline) == same and c.published is not None]
-                one, other = (mean(block.entry(found.row, name).values.values()) for name in (rival, found.column))
+                both = [block.entry(found.row, name).values for name in (rival, found.column)]
+                one, other = (mean(values[seed] for seed in found.differences) for values in both)
                 where = f"{table.experiment.name}, {block.dataset}"
                 yield _Gain(where, eps, pgd[0] if pgd else None, found, (one, other))
 
@@ -303,6 +304,6 @@ def _truth_sentences(tables: Sequence[Table]) -> list[str]:
             f"Under standard AutoAttack PC-LC is ahead of cross-entropy trained the same way in {ahead} of the "
             f"{sum(map(len, told.values()))} rows below, and behind in {behind}; in {len(told['cannot be told'])} our "
             f"seeds do not tell, and in {len(told['nothing is left'])} nothing is left of either. Each row goes by its "
-            "own 95 % interval, so that of many rows some err."
+            "own 95 % interval, so that of many rows some may err."
         )
     return lines

@@ -122,8 +122,8 @@ def difference(found: SeedComparison | float | None) -> str:
     if found is None:
         return "not run"
     if isinstance(found, float):
-        return f"{found:+.2f} (1 seed)"
-    return f"{found.difference:+.2f} ({bounds(found.interval.low, found.interval.high, digits=2)})"
+        return f"{found:+z.2f} (1 seed)"
+    return f"{found.difference:+z.2f} ({bounds(found.interval.low, found.interval.high, digits=2)})"
 
 
 def replace_between(text: str, name: str, content: str) -> str:

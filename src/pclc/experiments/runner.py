@@ -82,10 +82,11 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
             (cell.training.hash for cell in cells),
         )
     )
+    panel_of = {cell.training.hash: panels[_panel(cell)] for cell in reversed(cells)}  # of a model in two, the first
 
     def place(cell: Cell) -> tuple[int, int, int, int]:
         training = cell.training
-        return datasets[training.dataset], panels[_panel(cell)], training.config.seed, trainings[training.hash]
+        return datasets[training.dataset], panel_of[training.hash], training.config.seed, trainings[training.hash]
 
     return sorted(cells, key=place)
 

@@ -85,7 +85,7 @@ class Store:
         try:
             lines = (self.model_folder(training) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             return [dict(json.loads(line)) for line in lines]
-        except (OSError, ValueError):
+        except (OSError, TypeError, ValueError):
             return []
 
     def save(self, cell: Cell, result: Mapping[str, Any], details: Mapping[str, Any]) -> None:

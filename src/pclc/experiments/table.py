@@ -169,8 +169,8 @@ class Block:
             return ""
         values = ", ".join(f"{100 * found[seed][0]:.1f}/{100 * found[seed][1]:.1f}" for seed in sorted(found))
         return (
-            "robust accuracy during training (PGD-10 on the margin at its largest eps, on 1,000 images that it trains "
-            f"on or holds out), highest/last epoch, % by seed: {values}"
+            "robust accuracy during training (PGD-10 on the margin at its largest eps, on at most 1,000 images that it "
+            f"trains on or holds out), highest/last epoch, % by seed: {values}"
         )
 
     def distance(self, column: str) -> float | None:
@@ -291,8 +291,10 @@ def make_table(store: Store, experiment: Experiment, selection: Selection, choic
         ),
         judge_claims(store, experiment, selection, choices),
         tuple(_tuning_rows(store, experiment, selection, choices)),
-        tuple(_all_conditions(cells, results)),
-        tuple(dict.fromkeys(f"{_label(cell)}: {text}" for cell in cells for text in _warnings(results, cell))),
+        tuple(_all_conditions(experiment, cells, results)),
+        tuple(
+            dict.fromkeys(f"{_label(experiment, cell)}: {text}" for cell in cells for text in _warnings(results, cell))
+        ),
     )
 
 
@@ -343,20 +345,21 @@ def spread(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
 
 
 def bounds(low: float, high: float, digits: int = 1) -> str:
-    """Of an interval; where only one would be shown as zero, with as many digits more as it takes to see its side.
+    """Of an interval, with as many digits more as it takes to see on which side of zero it lies.
 
     Example:
-        >>> bounds(-0.02, 3.0), bounds(-0.02, 0.02)
-        ('-0.02 to +3.0', '+0.0 to +0.0')
+        >>> bounds(-0.02, 3.0), bounds(0.01, 0.04), bounds(-0.02, 0.02)
+        ('-0.02 to +3.0', '+0.01 to +0.04', '+0.0 to +0.0')
     """
+    both = not round(low, digits) and not round(high, digits) and low <= 0 <= high
 
-    def text(value: float, other: float) -> str:
+    def text(value: float) -> str:
         shown = digits
-        while value and round(other, digits) and not round(value, shown) and shown < 4:
+        while value and not both and not round(value, shown) and shown < 9:
             shown += 1
         return f"{value:+z.{shown}f}"
 
-    return f"{text(low, high)} to {text(high, low)}"
+    return f"{text(low)} to {text(high)}"
 
 
 def _block(
@@ -438,7 +441,7 @@ def _robust(store: Store, cells: Sequence[Cell]) -> dict[int, tuple[float, float
     for cell in cells:
         epochs = store.epochs(cell.training)
         measured = [epoch.get("validation_robust_accuracy", epoch.get("train_robust_accuracy")) for epoch in epochs]
-        course = [float(share) for share in measured if share is not None]
+        course = [share for share in measured if isinstance(share, float)]
         if course:
             found[cell.training.config.seed] = max(course), course[-1]
     return found
@@ -531,18 +534,20 @@ def _place(experiment: Experiment, cell: Cell) -> tuple[str, str]:
     return cell.training.dataset, f"{model}, {epochs} epochs" if experiment.tuning else model
 
 
-def _all_conditions(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The conditions of all cells, with the columns of which data set they are of where there are several."""
-    places: dict[str, dict[str, dict[str, None]]] = {}
+def _all_conditions(
+    experiment: Experiment, cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """The conditions of all cells, with the columns that they are of where there are several."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
     for cell in cells:
         if cell.hash in results:
-            datasets = places.setdefault(_conditions(results[cell.hash]), {})
-            datasets.setdefault(cell.training.dataset, {}).setdefault(cell.column)
+            places = found.setdefault(_conditions(results[cell.hash]), {})
+            places.setdefault(", ".join(_place(experiment, cell)), {}).setdefault(cell.column)
     return [
         text
-        if len(places) == 1
-        else f"{text} ({'; '.join(f'{name}: ' + ', '.join(columns) for name, columns in datasets.items())})"
-        for text, datasets in places.items()
+        if len(found) == 1
+        else f"{text} ({'; '.join(f'{place}: ' + ', '.join(columns) for place, columns in places.items())})"
+        for text, places in found.items()
     ]
 
 
@@ -555,8 +560,8 @@ def _conditions(result: Mapping[str, Any]) -> str:
     )
 
 
-def _label(cell: Cell) -> str:
-    return f"{cell.training.dataset} {cell.column} seed {cell.training.config.seed}"
+def _label(experiment: Experiment, cell: Cell) -> str:
+    return f"{' '.join(_place(experiment, cell))} {cell.column} seed {cell.training.config.seed}"
 
 
 def _warnings(results: Mapping[str, Mapping[str, Any]], cell: Cell) -> list[str]:
