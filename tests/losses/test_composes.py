@@ -2,6 +2,7 @@
 
 import os
 import socket
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -174,3 +175,12 @@ def test_memory_of_the_graph() -> None:
         pc_loss(logits, target)
     others = {t.untyped_storage().data_ptr(): t.numel() for t in held if t.data_ptr() != logits.data_ptr()}
     assert sum(others.values()) <= 16 * 64
+
+
+@pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
+def test_compiled_where_no_gradient_is_asked_for(mode):
+    """As a compiled step meets it in validation."""
+    logits, y = torch.randn(6, 4), torch.tensor([0, 1, 2, 3, 0, 1])
+    with mode():
+        compiled = torch.compile(pc_loss, backend="aot_eager", fullgraph=True)(logits, y)
+    torch.testing.assert_close(compiled, pc_loss(logits, y))

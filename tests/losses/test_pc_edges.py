@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pclc.functional import pc_loss
+from pclc.functional import complement_entropy, guided_complement_entropy, pc_loss
 
 INF = float("inf")
 FORMS = [
@@ -123,3 +123,20 @@ def test_certain_rows_cost_nothing() -> None:
     loss, grad = loss_and_grad(logits, torch.tensor([0]), logit_weight=0.0)
     assert loss == 0
     assert (grad == 0).all()
+
+
+def test_rows_of_no_pixels():
+    logits, y = torch.zeros(2, 5, 0, requires_grad=True), torch.zeros(2, 0, dtype=torch.int64)
+    loss = pc_loss(logits, y, reduction="sum")
+    loss.backward()
+    assert loss == 0
+    assert logits.grad.shape == (2, 5, 0)
+
+
+@pytest.mark.parametrize("loss", [guided_complement_entropy, complement_entropy])
+@pytest.mark.parametrize(
+    "bad", [[float("inf"), 0.0, 1.0], [0.0, float("nan"), 1.0], [float("nan"), 0.0, -float("inf")]]
+)
+def test_complement_entropy_of_what_is_no_number(loss, bad):
+    rows = loss(torch.tensor([bad, [0.0, 1.0, 2.0]]), torch.tensor([0, 0]), reduction="none")
+    assert rows.isnan().tolist() == [True, False]

@@ -28,6 +28,9 @@ class Dataset:
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
+        for name, value in (("images", images), ("labels", labels)):
+            if not isinstance(value, Tensor):
+                raise TypeError(f"Expected argument `{name}` to be a tensor, but got {type(value).__name__}.")
         if images.dtype != torch.uint8 or images.ndim != 4:
             raise ValueError(
                 f"Expected argument `images` to be uint8 of shape (N, C, H, W), but got {images.dtype} "

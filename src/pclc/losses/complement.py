@@ -9,7 +9,7 @@ def complement_entropy_rows(logits: Tensor, target: Tensor, alpha: float, ignore
 
     With $z$ the log-sum-exp over the false logits, $\log q_k = a_k - z$ and $f_y$ is the logistic function of
     $a_y - z$, so that no probability has to be divided by a vanishing one. Rows with fewer than two false classes
-    cost 0.
+    cost 0, rows with NaN or +inf among their logits NaN.
     """
     a = logits if logits.dtype == torch.float64 else logits.float()
     counted = target != ignore_index
@@ -24,10 +24,11 @@ def complement_entropy_rows(logits: Tensor, target: Tensor, alpha: float, ignore
     log_q = torch.where(false & some.unsqueeze(1), a - z.unsqueeze(1), 0)
     q = torch.where(false & some.unsqueeze(1), log_q.exp(), 0)
     negative_entropy = (q * log_q).sum(1) / n_false.clamp(min=2).to(a.dtype).log()
+    broken = counted & ~(a.amax(1) < torch.inf)  # +inf, and NaN, which is below nothing
     if alpha == 0:
-        return torch.where(some, negative_entropy, 0)
+        return torch.where(some, negative_entropy, 0).masked_fill(broken, torch.nan)
     log_f_y = torch.nn.functional.logsigmoid(torch.where(some, a_y.squeeze(1) - z, 0))
-    return torch.where(some, (alpha * log_f_y).exp() * negative_entropy, 0)
+    return torch.where(some, (alpha * log_f_y).exp() * negative_entropy, 0).masked_fill(broken, torch.nan)
 
 
 def _true_logits(a: Tensor, y: Tensor) -> Tensor:

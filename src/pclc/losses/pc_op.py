@@ -18,7 +18,12 @@ from pclc.losses.pc_rows import Rows, Terms
 
 def pc_rows(logits: Tensor, target: Tensor, terms: Terms) -> Tensor:
     """The loss of every row, (N, D), or their mean, in fp32 (fp64 as given); logits (N, K, D), target (N, D)."""
-    function = _PCRows if torch.compiler.is_compiling() else _PCRowsWithJvp
+    compiling = torch.compiler.is_compiling()
+    if compiling and not (torch.is_grad_enabled() and logits.requires_grad):
+        # The compiler stumbles over a Function that nobody differentiates.
+        value: Tensor = _forward(logits, target, *terms)[0]
+        return value
+    function = _PCRows if compiling else _PCRowsWithJvp
     loss: Tensor = function.apply(logits, target, *terms)[0]  # type: ignore[no-untyped-call]
     return loss
 

@@ -222,7 +222,7 @@ def _blocks(logits: Tensor) -> Iterator[tuple[tuple[slice, slice, slice], slice]
     N, K, D = logits.shape
     size = _BLOCK if logits.device.type == "cpu" else logits.numel()
     deep = max(1, min(D, size // K))
-    many = max(1, size // (K * D))
+    many = max(1, size // max(1, K * D))
     everything = slice(None)
     for n in range(0, N, many):
         for d in range(0, D, deep):

@@ -1,5 +1,6 @@
 """Training: phases of epochs of steps, which can be killed anywhere and goes on where it was."""
 
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -11,10 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pclc.attacks.frozen import frozen
+from pclc.data import dataset_names
 from pclc.data.dataset import Dataset
 from pclc.data.feed import Feed, epoch_seed
 from pclc.data.split import split_validation
 from pclc.execution import Execution, ieee_fp32, in_batches
+from pclc.hashes import tensor_hash
 from pclc.models import load_weights, save_model
 from pclc.models.config import config_of
 from pclc.models.weights import unwrap
@@ -90,6 +94,9 @@ def train(
             f"Expected `dataset` to be a pclc.Dataset, which is made of images, labels and classes, but got "
             f"{type(dataset).__name__}."
         )
+    for name, given, kind in (("config", config, TrainConfig), ("test", test, Dataset)):
+        if given is not None and not isinstance(given, kind):
+            raise TypeError(f"Expected `{name}` to be a pclc.{kind.__name__}, but got {type(given).__name__}.")
     config = config or TrainConfig()
     execution = execution or Execution()
     with processes(execution.torch_device) as peers:
@@ -101,16 +108,13 @@ def accuracy(model: nn.Module, dataset: Dataset, execution: Execution | None = N
     """Share of a data set that the model gets right, in eval mode and IEEE float32."""
     execution = execution or Execution()
     device = execution.torch_device
-    was_training = model.training
-    model.eval()
 
     def correct(images: Tensor, labels: Tensor) -> Tensor:
         logits: Tensor = model(images.to(device).float() / 255)
         return logits.argmax(1) == labels.to(device)
 
-    with torch.no_grad(), ieee_fp32():
+    with frozen(model), torch.no_grad(), ieee_fp32():
         share = in_batches(correct, dataset.images, dataset.labels, size=execution.resolved_batch_size).double().mean()
-    model.train(was_training)
     return float(share)
 
 
@@ -131,6 +135,9 @@ class _Run:
         self.num_classes = len(dataset.classes)
         self.validation: Dataset | None = None
         self.dataset_name = dataset.name
+        # A name of the registry says what the images are, and another one does not.
+        known = dataset.name in dataset_names()
+        self.own_data = {} if known else {"hash": tensor_hash(dataset.images, dataset.labels)}
         if config.validation:
             dataset, self.validation = split_validation(dataset, config.validation)
         self.examples = len(dataset)
@@ -152,7 +159,7 @@ class _Run:
         if self.directory and self.peers.leads:
             self.directory.begin(self._description())
         if self.directory and self.directory.finished:
-            return self._read_back(self.directory)
+            return self._read_back(self.directory, test)
         epochs = sum(phase.epochs for phase in self.config.phases)
         resumed = self.directory.load_checkpoint() if self.directory else None
         if resumed:
@@ -249,7 +256,7 @@ class _Run:
             self.peers.share_buffers(self.model)  # what is measured in parts must be one model
             if self.validation is not None:
                 entry["validation_accuracy"] = accuracy(self.model, self.validation, self.execution)
-            if self.selection is not None:
+            if self.selection is not None and math.isfinite(entry["loss"]):  # otherwise the run ends here
                 self.selection.measure(self.model, entry, self.history)
         self.history.append(entry)
         return entry
@@ -310,7 +317,7 @@ class _Run:
     def _description(self) -> dict[str, Any]:
         return {
             "train": self.config.as_dict(),
-            "dataset": {"name": self.dataset_name, "examples": self.examples},
+            "dataset": {"name": self.dataset_name, "examples": self.examples, **self.own_data},
             "model": asdict(config_of(self.model)),
             "precision": self.execution.resolved_precision,
         }
@@ -334,13 +341,15 @@ class _Run:
             )
         return self._result(test_accuracy, self.best.epoch if self.best else None)
 
-    def _read_back(self, directory: RunDirectory) -> TrainResult:
+    def _read_back(self, directory: RunDirectory, test: Dataset | None) -> TrainResult:
         load_weights(self.model, directory.path / "model.safetensors")
         self.model.eval()
         result = directory.result
         self.history, self.seconds = directory.metrics, result["seconds"]
         self.setup_seconds = result["setup_seconds"]
-        return self._result(result["test_accuracy"], result.get("best_epoch"))
+        # Measured again: what is kept may be of no test set, or of another one.
+        measured = result["test_accuracy"] if test is None else accuracy(self.model, test, self.execution)
+        return self._result(measured, result.get("best_epoch"))
 
     def _result(self, test_accuracy: float | None, best_epoch: int | None) -> TrainResult:
         return TrainResult(

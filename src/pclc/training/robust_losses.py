@@ -19,14 +19,17 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 def kl_rows(clean: Tensor, adversarial: Tensor) -> Tensor:
     r"""$\text{KL}(f \| f') = \sum_k f_k (\log f_k - \log f'_k)$ of every row: (N, K) and (N, K) to (N,).
 
-    Half precision is computed in float32.
+    Half precision is computed in float32. A class that is masked out, with a clean logit of -inf, adds nothing.
 
     Example:
         >>> kl_rows(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 0.0]]))
         tensor([0.])
     """
     log_clean, log_adversarial = (F.log_softmax(_full(logits), dim=1) for logits in (clean, adversarial))
-    return (log_clean.exp() * (log_clean - log_adversarial)).sum(1)
+    masked = log_clean == -torch.inf
+    # Before the arithmetic: 0 * (inf - inf) would spoil the gradient too.
+    ratio = log_clean.masked_fill(masked, 0) - log_adversarial.masked_fill(masked, 0)
+    return (log_clean.exp() * ratio).sum(1)
 
 
 def mix_loss(clean: Tensor, adversarial: Tensor, y: Tensor, criterion: Criterion = F.cross_entropy) -> Tensor:

@@ -76,7 +76,8 @@ class RunDirectory:
     def metrics(self) -> list[dict[str, Any]]:
         """One entry for each epoch."""
         file = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]  # a kill may leave half of the last one
 
     def write_metrics(self, history: list[dict[str, Any]]) -> None:
         """Replace the metrics, which never hold an epoch that the checkpoint does not know."""
@@ -98,7 +99,13 @@ class RunDirectory:
         file = self.path / "checkpoint.pt"
         if not file.exists():
             return None
-        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged file gives all kinds
+            raise ValueError(
+                f"Expected {file} to be a checkpoint, but it cannot be read ({type(error).__name__}). Remove it, and "
+                "the run begins anew."
+            ) from error
         return state
 
     def finish(self, result: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Which epoch of adversarial training is the best: the one with the highest robust accuracy on held-out examples."""
 
+import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -107,7 +108,7 @@ class Selection:
         robust = robust_accuracy(model, self._examples, self._attack, self._seed, self._execution, self._peers)
         entry[self.name] = robust
         if self._chooses and epoch >= self._first and (self.best is None or robust > self.best.robust_accuracy):
-            weights = {name: value.clone() for name, value in model.state_dict().items()}
+            weights = {name: copy.deepcopy(value) for name, value in model.state_dict().items()}  # not only tensors
             self.best = Best(epoch, robust, weights)
         course = [*(e[self.name] for e in history if e[self.name] is not None), robust]
         notice = collapse_notice(course) or (absence_notice(course) if epoch == self._epochs else None)
