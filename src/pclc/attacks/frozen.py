@@ -27,13 +27,17 @@ def frozen(model: Model) -> Iterator[None]:
         yield
         return
     modes = [(module, module.training) for module in model.modules()]
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # Those that were made in inference mode cannot be changed, and never get a gradient.
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad and not parameter.is_inference()]
     try:
         model.eval()
         for parameter in wanted:
             parameter.requires_grad_(False)
         yield
     finally:
+        for module, training in modes:
+            if module.training != training:
+                module.train(training)  # which may do more than set the flag, as layers do that merge weights in eval
         for module, training in modes:
             module.training = training
         for parameter in wanted:

@@ -25,7 +25,7 @@ def input_gradient(
     """
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
-        logits = model(leaf)
+        logits = model(leaf.clone())  # into which it may write
         if not logits.requires_grad:
             raise ValueError(
                 "Expected `model` to be differentiable with respect to `x`, but its logits have no gradient: it "
@@ -34,7 +34,7 @@ def input_gradient(
         value = objective(logits, *rows)
         (grad,) = torch.autograd.grad(value.sum(), leaf)
     # The derivative of a square root at a black pixel, say: no direction, and no reason to lose the image to NaN.
-    return logits.detach(), value.detach(), torch.nan_to_num(grad, nan=0.0, posinf=_STEEP, neginf=-_STEEP)
+    return logits.detach().clone(), value.detach(), torch.nan_to_num(grad, nan=0.0, posinf=_STEEP, neginf=-_STEEP)
 
 
 def is_zero(grad: Tensor) -> Tensor:

@@ -111,7 +111,7 @@ class Victim:
         Exact logits decide. Those from TF32 or bf16 nominate, and one exact pass over the nominated rows decides.
         """
         fooled = is_success(logits, y, targeted)
-        if self._crafts_exactly(x):
+        if self._crafts_exactly(logits):
             return self._without_near_ties(logits, x, y, targeted) if fooled.any() else fooled
         nominated = fooled.nonzero().squeeze(1)
         if len(nominated):
@@ -121,10 +121,11 @@ class Victim:
     def _batched(self, work: Callable[..., tuple[Tensor, ...]]) -> Batched:
         return Batched(work, self.execution.resolved_batch_size, self.execution.captures, self._pool)
 
-    def _crafts_exactly(self, x: Tensor) -> bool:
+    def _crafts_exactly(self, logits: Tensor) -> bool:
         if self.execution.compile:  # its kernels round otherwise
             return False
-        return self.execution.resolved_precision == "fp32" or x.dtype == torch.float64
+        # Not the images' type: a model may cast them.
+        return self.execution.resolved_precision == "fp32" or logits.dtype == torch.float64
 
     def _choose(self, x: Tensor) -> None:
         """Craft on the model made ready where it gives what the model gives, else on the model as it is."""
@@ -140,7 +141,7 @@ class Victim:
     def _is_same(self, x: Tensor) -> bool:
         try:
             with ieee_fp32():
-                own, ready = self.model(x), self._ready(x)
+                own, ready = self.model(x.clone()), self._ready(x.clone())
             return bool(((ready - own).abs() <= _SAME * own.abs().amax()).all())
         except Exception:  # whatever a stranger's module raises; the model itself will say it better
             return False
@@ -148,15 +149,17 @@ class Victim:
     def _placed(self, x: Tensor) -> Tensor:
         return x.contiguous(memory_format=self.execution.memory_format) if x.dim() == 4 else x
 
+    # Images and logits are copied: a model may write into its input, and may use its output's memory again.
+
     @torch.no_grad()
     def _forward(self, x: Tensor) -> tuple[Tensor]:
         with self.execution.arithmetic():
-            return (self._fast(self._placed(x)),)
+            return (_copied(self._fast(self._placed(x).clone())),)
 
     @torch.no_grad()
     def _exact_forward(self, x: Tensor) -> tuple[Tensor]:
         with ieee_fp32():
-            return (self.model(x if x.is_cuda else self._placed(x)),)
+            return (_copied(self.model((x if x.is_cuda else self._placed(x)).clone())),)
 
     def _slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
         with self.execution.arithmetic():
@@ -184,6 +187,10 @@ class Victim:
             return self._twin(x.double())  # type: ignore[no-any-return]
         except Exception:  # whatever a stranger's module raises
             return None
+
+
+def _copied(logits: Tensor) -> Tensor:
+    return logits.clone() if isinstance(logits, Tensor) else logits  # what else it may be is told by its checks
 
 
 def is_success(logits: Tensor, y: Tensor, targeted: bool) -> Tensor:

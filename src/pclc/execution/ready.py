@@ -59,13 +59,16 @@ def _ready(module: nn.Module, execution: Execution, uses: Counter[int]) -> nn.Mo
     ready = {name: _ready(child, execution, uses) for name, child in children.items()}
     for name, after in _norms_after(module):
         conv, norm = children.get(name, module), children.get(after, module)
-        if _is_plain(conv, nn.Conv2d, uses) and _is_plain(norm, nn.BatchNorm2d, uses) and _is_fixed(norm):
+        plain = _is_plain(conv, nn.Conv2d, uses) and _is_plain(norm, nn.BatchNorm2d, uses)
+        if plain and _is_fixed(norm) and not conv.training:
             ready[name] = _fast(fuse_conv_bn_eval(conv, norm), execution)  # type: ignore[arg-type, type-var]
             ready[after] = nn.Identity()
     if all(ready[name] is child for name, child in children.items()):
         return module
-    twin = copy.copy(module)
-    # Not by assignment, which a compiled module hands on to the module that it was made of.
+    # Not by `copy.copy` and assignment, of which modules may make something of their own: a compiled one hands what is
+    # assigned on to the module that it was made of.
+    twin: nn.Module = object.__new__(type(module))
+    twin.__dict__.update(module.__dict__)
     twin.__dict__["_modules"] = {**module._modules, **ready}
     return twin
 

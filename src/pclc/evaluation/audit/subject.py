@@ -90,7 +90,7 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
     mended, breaks = mend(model, x, y)
     craft = LogProbabilities(mended) if probabilities else mended
     with torch.no_grad(), frozen(craft):
-        top = craft(x).topk(2, dim=1).values
+        top = craft(x.clone()).topk(2, dim=1).values
     gap = float((top[:, 0] - top[:, 1]).median())
     return Subject(
         model, craft, logits.shape[1], training, probabilities, random, dynamic, breaks, has_gradient(craft, x), gap

@@ -1,0 +1,138 @@
+"""Models that do what ours do not: they are attacked as they are, and left as they were."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from attack_zoo import SmallNet, examples
+from torch import Tensor, nn
+
+import pclc
+from pclc.attacks import BIM, FGSM, PGD, AutoAttack, Square
+from pclc.attacks.frozen import frozen
+from pclc.execution import Execution, made_ready
+
+ATTACKS = [FGSM(eps=0.1), PGD(eps=0.1, alpha=0.03, steps=5), Square(eps=0.1, queries=20)]
+
+
+class Writes(nn.Module):
+    """Writes into its input."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x.mul_(0.5).add_(0.1))  # type: ignore[no-any-return]
+
+
+class Reads(Writes):
+    """The same function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x * 0.5 + 0.1)  # type: ignore[no-any-return]
+
+
+class SameMemory:
+    """Gives every answer in the same place, as runtimes with buffers do."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.buffer = model, torch.empty(0)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        logits = self.model(x)
+        if logits.requires_grad:
+            return logits  # type: ignore[no-any-return]
+        if self.buffer.shape != logits.shape:
+            self.buffer = torch.empty_like(logits)
+        return self.buffer.copy_(logits)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+def test_a_model_that_writes_into_its_input(attack: pclc.attacks.Attack) -> None:
+    net = SmallNet().eval()
+    x, y = examples(net, dtype=torch.float32)
+    before = x.clone()
+    ours, reference = (attack.run(model, x, y, seed=0) for model in (Writes(net), Reads(net)))
+    assert torch.equal(x, before)
+    assert torch.equal(ours.x_adv, reference.x_adv)
+    assert torch.equal(ours.success, reference.success)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+def test_a_model_that_gives_the_same_memory_again(attack: pclc.attacks.Attack) -> None:
+    net, execution = SmallNet().eval(), Execution(device="cpu", batch_size=2)
+    x, y = examples(net, dtype=torch.float32)
+    ours, reference = (attack.run(model, x, y, seed=0, execution=execution) for model in (SameMemory(net), net))
+    assert torch.equal(ours.success, reference.success)
+    assert torch.equal(ours.x_adv, reference.x_adv)
+
+
+class Merging(nn.Linear):
+    """Adds something to its weights in eval mode and takes it away in train mode, as LoRA does."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+        self.is_merged = False
+
+    def train(self, mode: bool = True) -> "Merging":
+        if mode == self.is_merged:
+            self.weight.data += -1 if mode else 1
+            self.is_merged = not mode
+        super().train(mode)
+        return self
+
+
+def test_layers_that_merge_weights_in_eval_mode_part_them_again() -> None:
+    model = nn.Sequential(Merging(), nn.Dropout()).train()
+    before = model[0].weight.detach().clone()
+    with frozen(model):
+        assert not torch.equal(model[0].weight, before)
+    torch.testing.assert_close(model[0].weight.detach(), before)
+    assert [module.training for module in model.modules()] == [True, True, True]
+
+
+def test_images_in_float64_do_not_make_a_model_exact_that_casts_them() -> None:
+    """What bf16 nominates is decided in float32, whatever the type of the images."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).eval()
+
+    def cast(x: Tensor) -> Tensor:
+        return net(x.float())  # type: ignore[no-any-return]
+
+    x = torch.rand(400, 1, 8, 8)
+    y = net(x).argmax(1)
+    execution = Execution(device="cpu", precision="bf16")
+    attack = BIM(eps=0.02, alpha=0.002, steps=20)
+    single, double = (attack.run(cast, images, y, execution=execution) for images in (x, x.double()))
+    assert int(double.success.sum()) >= int(single.success.sum()) - 1, "nobody is left alone who is not fooled"
+
+
+def tricky() -> Iterator[nn.Module]:
+    conv, norm = nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16)
+    yield torch.fx.symbolic_trace(nn.Sequential(conv, norm))
+    yield nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Conv2d(16, 16, 1)), nn.Conv2d(16, 16, 3), norm)
+    mixed = nn.Sequential(nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16)).eval()
+    mixed[0].train()
+    yield mixed
+
+
+@pytest.mark.parametrize("model", list(tricky()), ids=["fx", "parametrized", "conv in train mode"])
+def test_what_is_made_ready_is_the_same_and_the_model_stays(model: nn.Module) -> None:
+    modes = [module.training for module in model.modules()]
+    if all(modes):
+        model.eval()
+    x = torch.rand(2, 16, 8, 8)
+    ready = made_ready(model, Execution(device="cpu"))
+    torch.testing.assert_close(ready(x), model(x), rtol=1e-4, atol=1e-5)
+    if isinstance(model, torch.fx.GraphModule):
+        assert model.graph.owning_module is model
+
+
+def test_parameters_of_inference_mode() -> None:
+    with torch.inference_mode():
+        net = SmallNet().eval()
+    x, y = examples(SmallNet(), dtype=torch.float32)
+    before = [parameter.requires_grad for parameter in net.parameters()]
+    AutoAttack(eps=0.05, version="custom", attacks=(Square(eps=0.05, queries=5),)).run(net, x, y)
+    assert [parameter.requires_grad for parameter in net.parameters()] == before
