@@ -2,9 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -37,9 +43,11 @@ def model_hash(model: object) -> str | None:
 
 
 def architecture_hash(model: object) -> str:
-    """Of modules and their settings, wrappers left out, and not of weights.
+    """Of modules, their settings and their code, wrappers left out, and not of weights.
 
-    Settings are what the model prints and the plain values among the attributes of its modules, such as a temperature.
+    Settings are what the model prints and the attributes of its modules, such as a temperature, a list of layers or a
+    function. With one of which nobody can say what it does, such as an object or a hook, the hash is another one each
+    time: what is kept under it is then never taken for that of the same model.
 
     Example:
         >>> first, second = nn.Identity(), nn.Identity()
@@ -50,21 +58,74 @@ def architecture_hash(model: object) -> str:
     if not isinstance(model, nn.Module):
         return settings_hash(None)
     plain = unwrap(model)
-    settings = {name: _settings(module) for name, module in plain.named_modules()}
+    try:
+        settings = {name: _settings(module) for name, module in plain.named_modules()}
+    except (RecursionError, ValueError):  # a module that holds one that holds it; a variable that is not there yet
+        return _unknown()
     return settings_hash([repr(plain), settings])
 
 
-def _settings(module: nn.Module) -> dict[str, str]:
-    """The attributes that are plain values; tensors among them are neither parameters nor buffers."""
-    own = {name: value for name, value in vars(module).items() if name not in _OF_ALL_MODULES}
-    plain = {name: repr(value) for name, value in own.items() if _is_plain(value)}
-    return plain | {name: tensor_hash(value) for name, value in own.items() if isinstance(value, Tensor)}
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """The attributes and the code of a module; tensors among the attributes are neither parameters nor buffers."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return {"own": _unknown()}
+    own = {name: _described(value) for name, value in vars(module).items() if name not in _OF_ALL_MODULES}
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return {"own": own, "forward": _described(type(module).forward), "hooks": _unknown() if any(hooks) else None}
 
 
-def _is_plain(value: object) -> bool:
+def _described(value: object) -> Any:
+    """What can be written as JSON, and is the same for what does the same."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, torch.dtype | torch.device | torch.Size | type | Enum):
+        return repr(value)
+    if isinstance(value, Tensor):
+        return tensor_hash(value)
+    if isinstance(value, nn.Module):
+        return model_hash(value), architecture_hash(value)
     if isinstance(value, tuple | list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
+        return [_described(item) for item in value]
+    if isinstance(value, Mapping):
+        return [[_described(key), _described(item)] for key, item in value.items()]
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return [str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
+    if isinstance(value, partial):
+        return _described([value.func, value.args, value.keywords])
+    if isinstance(value, BuiltinFunctionType):
+        return repr(value.__qualname__)
+    if isinstance(value, FunctionType):
+        return _function(value)
+    if is_dataclass(value):
+        return [
+            type(value).__qualname__,
+            {field.name: _described(getattr(value, field.name)) for field in fields(value)},
+        ]
+    return _unknown()
+
+
+def _function(function: FunctionType) -> list[Any]:
+    """Its code and what it computes with: defaults, what it has closed over, and values among its globals."""
+    values = (nn.Module, Tensor, np.ndarray, int, float, str, tuple, list, dict)
+    known = [function.__globals__.get(name) for name in function.__code__.co_names]
+    return [
+        _code(function.__code__),
+        _described([function.__defaults__, function.__kwdefaults__]),
+        [_described(cell.cell_contents) for cell in function.__closure__ or ()],
+        [_described(value) for value in known if isinstance(value, values)],
+    ]
+
+
+def _code(code: CodeType) -> list[Any]:
+    constants = [
+        _code(one) if isinstance(one, CodeType) else sorted(map(repr, one)) if isinstance(one, frozenset) else repr(one)
+        for one in code.co_consts
+    ]
+    return [code.co_code.hex(), code.co_names, constants]
+
+
+def _unknown() -> str:
+    return uuid4().hex
 
 
 def settings_hash(settings: Any) -> str:

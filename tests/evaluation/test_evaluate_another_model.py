@@ -1,0 +1,99 @@
+"""What was kept of one model is never taken for another one's, wherever the two differ."""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pclc
+from pclc.hashes import architecture_hash
+
+CPU = pclc.Execution(device="cpu")
+
+
+class Holder(nn.Module):
+    """Computes with something that is no parameter."""
+
+    def __init__(self, held: object) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, x: Tensor) -> Tensor:
+        if callable(self.held):
+            return self.held(x.flatten(1))  # type: ignore[no-any-return]
+        weights = self.held["w"] if isinstance(self.held, dict) else self.held
+        if isinstance(weights, list):
+            return weights[0](x.flatten(1))  # type: ignore[no-any-return]
+        return x.flatten(1) @ torch.as_tensor(weights)  # type: ignore[no-any-return]
+
+
+def linear(seed: int) -> nn.Linear:
+    torch.manual_seed(seed)
+    return nn.Linear(4, 3)
+
+
+def weights(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(4, 3)).astype("float32")
+
+
+def closing(seed: int) -> nn.Module:
+    layer = linear(seed)
+    return Holder(lambda x: layer(x))
+
+
+def hooked(seed: int) -> nn.Module:
+    model = nn.Sequential(nn.Flatten(), linear(0))
+    model.register_forward_hook(lambda module, args, out: out.roll(seed, 1))
+    return model
+
+
+PAIRS: dict[str, Callable[[int], nn.Module]] = {
+    "closure": closing,
+    "default": lambda seed: Holder(partial(lambda x, layer: layer(x), layer=linear(seed))),
+    "list": lambda seed: Holder([linear(seed)]),
+    "array": lambda seed: Holder(weights(seed)),
+    "dictionary": lambda seed: Holder({"w": weights(seed)}),
+    "hook": hooked,
+}
+
+
+@pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
+def test_another_model_is_measured_anew(make: Callable[[int], nn.Module], tmp_path: Path) -> None:
+    x, y = torch.rand(30, 1, 2, 2), torch.arange(30) % 3
+    for seed in (0, 1):
+        kept = pclc.evaluate(make(seed).eval(), x, y, ["noise(eps=0.1)"], out=tmp_path / "kept", execution=CPU)
+        own = pclc.evaluate(make(seed).eval(), x, y, ["noise(eps=0.1)"], execution=CPU)
+        assert torch.equal(kept.clean, own.clean)
+        assert torch.equal(kept.outcomes[0].robust, own.outcomes[0].robust)
+
+
+def test_other_code_is_another_model() -> None:
+    class Network(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).relu()
+
+    first = Network
+
+    class Network(nn.Linear):  # type: ignore[no-redef]
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).tanh()
+
+    assert architecture_hash(first(2, 2)) != architecture_hash(Network(2, 2))
+
+
+@pytest.mark.parametrize("name", ["closure", "default", "list", "array", "dictionary"])
+def test_what_can_be_told_is_the_same_again(name: str) -> None:
+    model = PAIRS[name](0)
+    assert architecture_hash(model) == architecture_hash(copy.deepcopy(model))
+
+
+def test_modules_that_hold_each_other_end() -> None:
+    inner = nn.Linear(2, 2)
+    outer = nn.Sequential(inner)
+    inner.above = [outer]  # type: ignore[assignment]
+    assert architecture_hash(outer)
