@@ -22,6 +22,7 @@ from pclc.evaluation import SetupWarning
 
 ROOT = Path(__file__).parents[1]
 AUDITS = ROOT / "results" / "audits"
+RESULTS = ROOT / "results" / "reproduce"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # These pages also have tables to check, and their tests run the blocks.
 ELSEWHERE = {
@@ -119,6 +120,15 @@ def test_what_the_readme_says_of_adversarial_training_is_on_record() -> None:
     assert "is lower. That is one seed each." in words
     assert with_pc["clean"]["value"] < without["clean"]["value"]
     assert ("it has not been run" in words) != (ROOT / "docs" / "adversarial-training.md").exists()
+    assert "there cross-entropy does better with a larger learning rate" in words
+    cells = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("cells/*/result.json")]
+    tuned = [each for each in cells if each["cell"].get("split") == "validation"]
+    left = {
+        each["cell"]["training"]["train"]["lr"]: each["attacks"][0]["correct"]
+        for each in tuned
+        if each["cell"]["training"]["train"]["adversarial"]["method"] == "madry"
+    }
+    assert left[0.4] > left[0.2]
 
 
 def test_the_two_commands() -> None:
