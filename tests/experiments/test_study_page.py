@@ -62,11 +62,11 @@ def test_conditions(store: Store, tmp_path: Path) -> None:
     page = page_of(store, cells, tmp_path)
     conditions = page.partition("### Conditions")[2]
     assert (
-        "- cifar10, vgg13, 50 epochs: optimizer sgd, lr 0.4 or 0.2, schedule cosine, weight_decay 0.0005, "
+        "- cifar10, vgg13, 50 epochs: optimizer sgd, lr 0.8 or 0.4, schedule cosine, weight_decay 0.0005, "
         "batch_size 512, augmentation crop-flip, ema 0.999, validation 0.04, norm Linf, eps 8/255, alpha 2/255, "
         "steps 7, objective ce or kl."
     ) in conditions
-    assert "- cifar10, vgg13, 30 epochs: optimizer sgd, lr 0.4," in conditions
+    assert "- cifar10, vgg13, 30 epochs: optimizer sgd, lr 0.8," in conditions
     assert "alpha 10/255, steps 1, objective ce." in conditions
     assert "150 epochs" not in conditions, "these were not run"
     assert "- pgd 8/255: `pgd(eps=8/255, alpha=2/255, steps=20)`." in conditions
@@ -87,8 +87,8 @@ def test_collapses_are_told_of_trainings_and_of_losing_settings(store: Store, tm
     write_curve(store, lost, [0.2, 0.35, 0.0])
     page = page_of(store, cells, tmp_path)
     assert "It was seen in 2 of 3 trainings:\n\n" in page
-    assert "- cifar10, vgg13, 30 epochs, `fast`, lr 0.4, seed 0: from 41.0 to 2.0\n" in page
-    assert "- cifar10, vgg13, 30 epochs, `fast`, lr 0.1, seed 0: from 35.0 to 0.0\n" in page
+    assert "- cifar10, vgg13, 30 epochs, `fast`, lr 0.8, seed 0: from 41.0 to 2.0\n" in page
+    assert "- cifar10, vgg13, 30 epochs, `fast`, lr 0.2, seed 0: from 35.0 to 0.0\n" in page
     assert 'under `pgd(eps=8/255, alpha=2/255, steps=10, objective="margin")`, on at most 1,000' in page
 
 
@@ -146,7 +146,7 @@ def test_an_arm_with_a_setting_missing_is_told_from_one_that_was_not_begun(store
     page = page_of(store, cells_of(store, [0, 1]), tmp_path)
     assert "- Arms of which nothing was run: `ce, label smoothing`, `clean share + pc`, `trades + pc`," in page
     assert "- Arms of which not all settings were tried, so that none is chosen: `mart`.\n" in page
-    assert "| mart | beta 7.5 | not run | not run | - |  |" in page
+    assert "| mart | beta 2.5, lr 0.4 | not run | not run | - |  |" in page
 
 
 def lead_of_pc(leads: dict[int, float]) -> Callable[[Cell], float]:
@@ -189,25 +189,33 @@ def test_costs_stand_beside_the_cheap_end(store: Store, tmp_path: Path) -> None:
     page = written(store, tmp_path)
     assert "**At the cheap end**: `pc-fast` is above `fast`: +1.00" in page
     assert "A training took 13.0 s (`pc-fast`) and 12.0 s (`fast`) on average." in page
-    assert "| 13 s | not refuted (2 of 2) |" in page
+    assert "| 13 s | not refuted (1 of 1), 1 of 2 seeds not audited |" in page
 
 
 def test_audits_cast_their_doubt_on_what_is_said(store: Store, tmp_path: Path) -> None:
-    cells = [cell for cell in cells_of(store, [0, 1]) if cell.column in ("ce", "ce + pc")]
+    study = replace(STUDY, groups=tuple(replace(group, audited=2) for group in STUDY.groups))
+    cells = study.cells(columns=("ce", "ce + pc"), seeds=range(3), choices=choose(store, study.tuning_cells()))
     for cell in cells:
         made = content(cell, {"clean": 80.0, "autoattack 8/255": 42.0 if cell.column == "ce + pc" else 40.0})
         if cell.column == "ce + pc" and cell.training.model == "vgg13" and cell.training.config.seed == 1:
             made["audit"] |= {"verdict": "refuted", "reason": "Most of it is not there."}
         store.save(cell, made, {"analyses": []})
-    page = written(store, tmp_path)
+    page = written(store, tmp_path, study)
     assert "Audits of `ce + pc` leave doubts ([Audits](#audits))." in page.partition("## How to use it")[0]
     doubts = page.partition("stands under that doubt")[2].partition("###")[0]
-    assert "- vgg13, 50 epochs, `ce + pc`: not refuted (1 of 2), refuted (1 of 2)\n" in doubts
+    assert "- vgg13, 50 epochs, `ce + pc`: not refuted (1 of 2), refuted (1 of 2), 1 of 3 seeds not audited\n" in doubts
     assert "`ce`" not in doubts
     assert "preact" not in doubts
+
+
+def test_without_the_seed_that_is_audited_nothing_is_said_of_claims(store: Store, tmp_path: Path) -> None:
+    page = page_of(store, [cell for cell in cells_of(store, [1]) if cell.training.model == "vgg13"], tmp_path)
+    audits = page.partition("### Audits")[2].partition("###")[0]
+    assert "Audited are 0 of 4 finished models. A verdict" in audits
+    assert "refuted" not in page
 
 
 def test_where_settings_were_chosen(store: Store, tmp_path: Path) -> None:
     page = page_of(store, cells_of(store, [0, 1]), tmp_path)
     assert "on held-out images (vgg13, 50 epochs, seed 0; vgg13, 30 epochs, seed 0), and kept for the other" in page
-    assert "Of `ce`, `fast` the learning rate was tuned" in page
+    assert "Of `ce`, `fast` the learning rate alone was tuned, of the others also a number of their loss." in page

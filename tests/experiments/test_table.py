@@ -318,7 +318,7 @@ def test_settings_are_chosen_on_held_out_images(tmp_path: Path) -> None:
     choices = choose(store, tuning)
     assert choices == {"ce": 1}, "the first of equals; one of trades is not run"
     cells = selection.cells(experiment, choices)
-    assert {cell.training.config.lr for cell in cells} == {0.2}
+    assert {cell.training.config.lr for cell in cells} == {0.4}
     assert [cell.training.model for cell in cells] == ["vgg13"] * 5 + ["preact_resnet18"] * 3
     assert cells[0].training == tuning[1].training, "the model that was chosen is not trained again"
     rows = make_table(store, experiment, selection, choices).tuning

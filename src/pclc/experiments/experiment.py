@@ -70,7 +70,7 @@ class Analysis:
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """An audit of each model, whose verdict is kept with the figures (`pclc.audit`).
+    """An audit of a model, whose verdict is kept with the figures (`pclc.audit`).
 
     Attributes:
         eps: radius of the ball, in Linf.
@@ -219,6 +219,7 @@ class Group:
     analyses: tuple[Analysis, ...]
     substitute: str | None
     audit: AuditRequest | None = None
+    audited: int | None = None  # how many seeds, from the first on; None: all
     precision: Precision | None = None  # of attacks
     trained_in: Precision | None = None
 
@@ -410,15 +411,19 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
         extra=extra,
         analyses=tuple(_analysis(analysis, f"an analysis of {where}") for analysis in content.get("analyses", [])),
         substitute=content.get("substitute"),
-        audit=_audit(content["audit"], f"`audit` of {where}") if "audit" in content else None,
+        audit=_audit(content["audit"], content["seeds"], f"`audit` of {where}") if "audit" in content else None,
+        audited=content.get("audit", {}).get("seeds"),
         precision=content.get("precision"),
         trained_in=content.get("trained_in"),
     )
 
 
-def _audit(content: Mapping[str, Any], where: str) -> AuditRequest:
-    """An audit; its eps is a text, so that it can be a fraction such as 8/255."""
-    check_keys(content, where, required={"eps": str}, optional={"mode": str, "examples": int})
+def _audit(content: Mapping[str, Any], seeds: int, where: str) -> AuditRequest:
+    """An audit; its eps is a text, so that it can be a fraction such as 8/255.
+
+    Of how many of the `seeds` of its group it is made belongs to the group: it changes nothing in those that have one.
+    """
+    check_keys(content, where, required={"eps": str}, optional={"mode": str, "examples": int, "seeds": int})
     mode = content.get("mode", "full")
     _check_one("mode", mode, get_args(Mode), where)
     try:
@@ -429,6 +434,10 @@ def _audit(content: Mapping[str, Any], where: str) -> AuditRequest:
         raise ValueError(f'Expected `eps` of {where} to be a radius such as "8/255", but got {content["eps"]!r}.')
     if content.get("examples", 1) < 1:
         raise ValueError(f"Expected `examples` of {where} to be at least 1, but got {content['examples']}.")
+    if not 1 <= content.get("seeds", 1) <= seeds:
+        raise ValueError(
+            f"Expected `seeds` of {where} to be from 1 to the {seeds} of the group, but got {content['seeds']}."
+        )
     return AuditRequest(eps, mode, content.get("examples"))
 
 
@@ -503,7 +512,7 @@ def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str, setting
         analyses=group.analyses,
         substitute=substitute or None,
         setting=setting if arm.settings else None,
-        audit=group.audit,
+        audit=group.audit if group.audited is None or seed < group.audited else None,
         precision=group.precision,
     )
 

@@ -186,19 +186,27 @@ def _audits(store: Store, cells: Sequence[Cell]) -> list[str]:
     asked = dict.fromkeys(cell.audit for cell in cells if cell.audit is not None)
     if not asked:
         return []
-    about = [
-        f"Each model is audited (mode {each.mode}, eps {number_text(each.eps)}, "
-        f"{f'the first {each.examples}' if each.examples else 'all'} test images): is what plain PGD-40 leaves true?"
-        for each in asked
+    results = [(cell, result) for cell in cells if (result := store.load(cell))]
+    about = []
+    for each in asked:
+        seeds = [cell.training.config.seed for cell, _ in results if cell.audit == each]
+        which = f" (seeds {listed(sorted(set(seeds)))})" if seeds else ""
+        about.append(
+            f"Audits (mode {each.mode}, eps {number_text(each.eps)}, "
+            f"{f'the first {each.examples}' if each.examples else 'all'} test images) ask: is what plain PGD-40 leaves "
+            f"true? Audited are {len(seeds)} of {counted(len(results), 'finished model')}{which}. A verdict is about "
+            "its own model, and says nothing of other seeds of the same arm."
+        )
+    audited = [(cell, result["audit"]) for cell, result in results if cell.audit is not None]
+    lines = [
+        f"{_network(cell)}, `{cell.column}`, seed {cell.training.config.seed}: {found['verdict']}. "
+        f"{shown(found['reason'])}"
+        for cell, found in audited
+        if found["verdict"] != "not refuted"
     ]
-    lines = []
-    for cell in cells:
-        result = store.load(cell) if cell.audit else None
-        if result and result["audit"]["verdict"] != "not refuted":
-            training, found = cell.training, result["audit"]
-            place = f"{_network(cell)}, `{cell.column}`, seed {training.config.seed}"
-            lines.append(f"{place}: {found['verdict']}. {shown(found['reason'])}")
-    return ["### Audits", *about, bullets(lines or ["No claim was refuted, and none could not be judged."])]
+    if audited and not lines:
+        lines = ["No claim was refuted, and none could not be judged."]
+    return ["### Audits", *about, *([bullets(lines)] if lines else [])]
 
 
 def _settings(table: Table, tried: Sequence[Cell]) -> str:
@@ -208,7 +216,7 @@ def _settings(table: Table, tried: Sequence[Cell]) -> str:
     arms = {row["column"] for row in table.tuning if row["clean %"] is not None}
     cells = [cell for cell in tried if cell.column in arms]
     places = dict.fromkeys(f"{_network(cell)}, seed {cell.training.config.seed}" for cell in cells)
-    rates = {arm.column: None for group in table.experiment.groups for arm in group.arms if _tunes_rate(arm)}
+    rates = {arm.column: None for group in table.experiment.groups for arm in group.arms if _tunes_only_rate(arm)}
     rows = [
         {
             "arm": row["column"],
@@ -224,13 +232,15 @@ def _settings(table: Table, tried: Sequence[Cell]) -> str:
     about = (
         f"Chosen by accuracy under `{tuning.text}` on held-out images ({'; '.join(places)}), and kept for the other "
         "seeds, networks and lengths. That seed is also one of those of the tables. Of "
-        f"{quoted(list(rates))} the learning rate was tuned, of the others a number of their loss at one learning rate."
+        f"{quoted(list(rates))} the learning rate alone was tuned, of the others also a number of their loss."
     )
     return f"{about}\n\n{markdown_table(rows)}"
 
 
-def _tunes_rate(arm: Arm) -> bool:
-    return any("lr" in setting.get("train", {}) for setting in arm.settings)
+def _tunes_only_rate(arm: Arm) -> bool:
+    return bool(arm.settings) and all(
+        setting.keys() == {"train"} and {*setting["train"]} == {"lr"} for setting in arm.settings
+    )
 
 
 def _overfitting(store: Store, cells: Sequence[Cell], docs: Path) -> list[str]:

@@ -140,9 +140,12 @@ class Block:
         return next(entry for entry in self.entries if (entry.row, entry.column) == (row, column))
 
     def audited(self, column: str) -> str:
-        """What the audits of a column say, over seeds."""
-        counts = Counter(self.audits[column].values())
-        return ", ".join(f"{verdict} ({count} of {counts.total()})" for verdict, count in counts.items()) or "not run"
+        """What the audits of a column say, over seeds, and how many of those that were run have none."""
+        counts, run = Counter(self.audits[column].values()), len(self.seeds[column])
+        parts = [f"{verdict} ({count} of {counts.total()})" for verdict, count in counts.items()]
+        if counts.total() < run:
+            parts.append(f"{run - counts.total()} of {run} seeds not audited")
+        return ", ".join(parts) or "not run"
 
     def about(self, column: str) -> str:
         """Which seeds a column has, how it compares with the published one, and what makes it less than it seems."""
