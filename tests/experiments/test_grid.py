@@ -421,9 +421,23 @@ def test_what_an_attack_takes_is_known_of_models_of_its_kind(cells: list[Cell], 
     config = replace(plain.training.config, adversarial=adversarial_preset("paper-grey"))
     robust = replace(plain, training=replace(plain.training, config=config))
     known = Known(Store(settings().store).results(), "cpu", lambda training: 1.0)
-    measured, estimated = (known.attack(cell, named.text, named.attack, 40) for cell in (plain, robust))
+    measured, estimated = (known.attack(cell, named, 40) for cell in (plain, robust))
     assert measured[1]
     assert estimated == (40.0, False), "one pass an image"
+
+
+def test_a_transfer_costs_what_crafting_on_its_substitute_costs(cells: list[Cell], settings: Settings) -> None:
+    run_grid(cells[:1], settings())
+    cell = cells[0]
+    (named,) = (attack for attack in cell.attacks if attack.transfer)
+    assert cell.substitute is not None
+    known = Known(
+        Store(settings().store).results(), "cpu", lambda training: {"lenet8": 1.0, "cnn3": 2.0}[training.model]
+    )
+    assert known.attack(cell, named, 40)[1]
+    other = replace(cell, substitute=replace(cell.substitute, model="cnn3"))
+    assert known.attack(other, named, 40) == (80.0, False), "one pass an image"
+    assert known.attack(cell, replace(named, transfer=False), 40) != known.attack(cell, named, 40), "timed apart"
 
 
 def test_a_run_begun_with_another_precision_begins_anew(cells: list[Cell], tmp_path: Path) -> None:

@@ -69,11 +69,7 @@ def plan_grid(store: Store, cells: Sequence[Cell], execution: Execution) -> list
                 parts += _training_costs(store, training, known, counted)
             counted.add(training.hash)
         new = {attack_key(cell, attack): attack for attack in cell.attacks}
-        parts += [
-            known.attack(cell, attack.text, attack.attack, cell.examples)
-            for key, attack in new.items()
-            if key not in attacked
-        ]
+        parts += [known.attack(cell, attack, cell.examples) for key, attack in new.items() if key not in attacked]
         attacked |= new.keys()
         parts += [*known.analyses(cell), *known.audit(cell)]
         seconds = sum(part for part, _ in parts)
@@ -144,8 +140,10 @@ class Known:
             if result["conditions"]["device"] == device:
                 hard = about["train"].get("adversarial") is not None
                 for attack in result["attacks"]:
-                    key = model, hard, attack["attack"]
-                    _note(self.attacked, about["dataset"], key, attack["seconds"] / result["n"])
+                    victim: tuple[object, ...] = model, hard
+                    if attack["transfer"]:
+                        victim = "transfer", result["cell"]["substitute"]["model"]
+                    _note(self.attacked, about["dataset"], (*victim, attack["attack"]), attack["seconds"] / result["n"])
                 self.analysed.setdefault(_analyses_key(result["cell"]), []).append(result["seconds"]["analyses"])
                 if "audit" in result:
                     seconds = result["seconds"]["audit"] / result["audit"]["clean"]["n"]
@@ -160,13 +158,15 @@ class Known:
             return images * found[0], found[1]
         return images * (1 + crafting) * self.seconds_of_a_pass(training), False
 
-    def attack(self, cell: Cell, text: str, attack: Attack, examples: int | None) -> tuple[float, bool]:
+    def attack(self, cell: Cell, attack: NamedAttack, examples: int | None) -> tuple[float, bool]:
         """Seconds of an attack on a cell's images, and whether they were measured."""
-        n = _images(cell, examples)
-        found = _find(self.attacked, cell.training.dataset, _attacked_key(cell, text))
+        n, crafted_on, key = _images(cell, examples), cell.training, _attacked_key(cell, attack.text)
+        if attack.transfer and cell.substitute is not None:
+            crafted_on, key = cell.substitute, ("transfer", cell.substitute.model, attack.text)
+        found = _find(self.attacked, cell.training.dataset, key)
         if found:
             return n * found[0], found[1]
-        return n * passes(attack) * self.seconds_of_a_pass(cell.training), False
+        return n * passes(attack.attack) * self.seconds_of_a_pass(crafted_on), False
 
     def audit(self, cell: Cell) -> list[tuple[float, bool]]:
         """Seconds of the audit that a cell asks for; as long as standard AutoAttack where none is known."""
@@ -176,8 +176,8 @@ class Known:
         found = _find(self.attacked, cell.training.dataset, _attacked_key(cell, cell.audit.mode))
         if found:
             return [(n * found[0], found[1])]
-        standard = AutoAttack(cell.audit.eps)
-        return [(self.attack(cell, str(standard), standard, n)[0], False)]
+        standard = NamedAttack("standard", str(AutoAttack(cell.audit.eps)))
+        return [(self.attack(cell, standard, n)[0], False)]
 
     def analyses(self, cell: Cell) -> list[tuple[float, bool]]:
         """Seconds of a cell's analyses, and whether they were measured."""
@@ -186,9 +186,7 @@ class Known:
             return [(mean(found), True)]
         limits = [(analysis, [n for n in (analysis.examples, cell.examples) if n]) for analysis in cell.analyses]
         return [
-            self.attack(cell, attack.text, attack.attack, min(few, default=None))
-            for analysis, few in limits
-            for attack in analysis.attacks
+            self.attack(cell, attack, min(few, default=None)) for analysis, few in limits for attack in analysis.attacks
         ]
 
 

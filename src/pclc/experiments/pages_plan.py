@@ -92,9 +92,7 @@ def _costs(cells: Sequence[Cell], known: Known) -> tuple[list[_Part], list[_Part
         phases |= {first.hash} if first is not None else set()
         trained.append(known.training(training, epochs))
     attacks = {
-        attack_key(cell, attack): known.attack(cell, attack.text, attack.attack, cell.examples)
-        for cell in cells
-        for attack in cell.attacks
+        attack_key(cell, attack): known.attack(cell, attack, cell.examples) for cell in cells for attack in cell.attacks
     }
     rest = [part for cell in cells for part in (*known.analyses(cell), *known.audit(cell))]
     return trained, [*attacks.values(), *rest]
