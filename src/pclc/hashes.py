@@ -33,13 +33,21 @@ def tensor_hash(*tensors: Tensor) -> str:
 def model_hash(model: object) -> str | None:
     """Of all parameters and buffers by name, wrappers left out; None for a plain function, which has none.
 
-    Buffers that are not saved count too: the numbers of a normalisation layer are part of what the model computes.
+    Buffers that are not saved count too: the numbers of a normalisation layer are part of what the model computes. What
+    came through `torch.jit.freeze` has its weights inside its code, and no hash either.
     """
     if not isinstance(model, nn.Module):
         return None
     plain = unwrap(model)
+    if any(_is_frozen(module) for module in plain.modules()):
+        return None
     named = {**dict(plain.named_parameters()), **dict(plain.named_buffers())}
     return _digest((name.replace("_orig_mod.", ""), named[name]) for name in sorted(named))
+
+
+def _is_frozen(module: nn.Module) -> bool:
+    """Whether it came through `torch.jit.freeze`, which leaves no mode in a script; Python may put one on top of it."""
+    return isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training")
 
 
 def architecture_hash(model: object) -> str:

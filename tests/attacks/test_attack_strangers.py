@@ -1,14 +1,15 @@
 """Models that do what ours do not: they are attacked as they are, and left as they were."""
 
+import copy
 from collections.abc import Iterator
 
 import pytest
 import torch
-from attack_zoo import SmallNet, examples
+from attack_zoo import ZOO, SmallNet, examples
 from torch import Tensor, nn
 
 import pclc
-from pclc.attacks import BIM, FGSM, PGD, AutoAttack, Square
+from pclc.attacks import BIM, FAB, FGSM, PGD, AutoAttack, Square
 from pclc.attacks.frozen import frozen
 from pclc.execution import Execution, made_ready
 
@@ -136,3 +137,52 @@ def test_parameters_of_inference_mode() -> None:
     before = [parameter.requires_grad for parameter in net.parameters()]
     AutoAttack(eps=0.05, version="custom", attacks=(Square(eps=0.05, queries=5),)).run(net, x, y)
     assert [parameter.requires_grad for parameter in net.parameters()] == before
+
+
+def test_gradients_of_a_model_from_inference_mode() -> None:
+    with torch.inference_mode():
+        net = SmallNet().eval()
+    x, y = examples(SmallNet(), dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"made outside of torch.inference_mode\(\), .* use copy.deepcopy\(model\)"):
+        FGSM(eps=0.1).run(net, x, y)
+    assert FGSM(eps=0.1).run(copy.deepcopy(net), x, y).backwards > 0, "the advice helps"
+
+
+class Cast(nn.Module):
+    """Gives logits of another type than its images have."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.model, self.dtype = model, dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x).to(self.dtype)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+@pytest.mark.parametrize("name", [name for name in ZOO if name != "transfer"])  # whose substitute is in float64
+def test_logits_of_another_type_than_the_images(name: str, dtype: torch.dtype) -> None:
+    net, attack = SmallNet().eval(), ZOO[name]()
+    x, y = examples(net, dtype=torch.float32)
+    cast, plain = (attack.run(model, x, y) for model in (Cast(net, dtype), net))
+    assert cast.x_adv.dtype == torch.float32
+    assert abs(int(cast.success.sum()) - int(plain.success.sum())) <= 1
+
+
+def scripts(net: nn.Module, x: Tensor) -> dict[str, nn.Module]:
+    """What `torch.jit` makes of a model."""
+    script, trace = torch.jit.script(net), torch.jit.trace(net, x[:2])
+    frozen = {"frozen script": torch.jit.freeze(script), "frozen trace": torch.jit.freeze(trace)}
+    return {"script": script, "trace": trace, **frozen, "wrapped": nn.Sequential(torch.jit.freeze(script))}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", ["script", "trace", "frozen script", "frozen trace", "wrapped"])
+def test_what_torch_jit_makes_of_a_model(name: str) -> None:
+    net = SmallNet().eval()
+    x, y = examples(net, dtype=torch.float32)
+    model = scripts(net, x)[name]
+    for attack in (*ATTACKS, FAB(eps=0.1, steps=5)):
+        ours, reference = attack.run(model, x, y), attack.run(net, x, y)
+        assert torch.equal(ours.success, reference.success)
+        torch.testing.assert_close(ours.x_adv, reference.x_adv)

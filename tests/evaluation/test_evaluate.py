@@ -327,6 +327,30 @@ def test_foreign_refusals() -> None:
         Foreign("leap")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("logits", [lambda z: z - z.mean(0), lambda z: z / 5 + z.cumsum(0) / 5])
+def test_a_model_that_mixes_the_images_of_a_batch(case, logits) -> None:
+    class Mixing(nn.Module):
+        def forward(self, z: Tensor) -> Tensor:
+            return logits(z)
+
+    model = nn.Sequential(case.model, Mixing()).eval()
+    with pytest.warns(SetupWarning, match=r"mixes the images of a batch: .* no property of single images"):
+        pclc.evaluate(model, case.x, case.y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*mixes")
+        warnings.simplefilter("ignore", SetupWarning)  # their accuracy is another thing
+        pclc.evaluate(model, case.x[:20], case.y[:20], execution=dataclasses.replace(CPU, batch_size=1))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_scripted_model_under_a_foreign_attack() -> None:
+    script = torch.jit.script(linear())
+    for model in (script, torch.jit.freeze(script)):
+        report = pclc.evaluate(model, X, Y, [Foreign(leap, "leap", norm="Linf", eps=0.3)])
+        assert robust(report) == robust(pclc.evaluate(linear(), X, Y, [Foreign(leap, "leap", norm="Linf", eps=0.3)]))
+        assert report.outcomes[0].forwards is None, "a script takes no hooks that count"
+
+
 def test_traps_are_told(case) -> None:
     probabilities = nn.Sequential(case.model, nn.Softmax(1)).eval()
     with pytest.warns(SetupWarning, match=r"probabilities"):

@@ -94,7 +94,8 @@ def fab(
         for _ in range(steps):
             given = (goal,) if targeted else (goal, target)
             slope = victim.gradient(lead, x_adv.reshape(-1, *x.shape[1:]), *given)
-            x_adv = towards_boundary(x_adv, centre, slope.value, slope.grad.flatten(1), norm, alpha_max, eta)
+            value = slope.value.to(x.dtype)  # a model may give other logits than its images are
+            x_adv = towards_boundary(x_adv, centre, value, slope.grad.flatten(1), norm, alpha_max, eta)
             logits = victim.logits(x_adv.reshape(-1, *x.shape[1:]))
             fooled = is_success(logits, goal, targeted)
             lengths = _lengths(x_adv - centre, norm).squeeze(1)

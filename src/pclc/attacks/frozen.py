@@ -12,8 +12,9 @@ from pclc.attacks.types import Model
 def frozen(model: Model) -> Iterator[None]:
     """Put every submodule into eval mode and ask for no gradients of parameters; undo both, whatever happens.
 
-    Modes are put back submodule by submodule, since a model may hold some in training and some in eval mode. Gradients
-    that the parameters have accumulated are not touched. A plain function has none of this, and passes as it is.
+    Modes are put back submodule by submodule, since a model may hold some in training and some in eval mode; those that
+    came through `torch.jit.freeze` have none. Gradients that the parameters have accumulated are not touched. A plain
+    function has none of this, and passes as it is.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
@@ -26,7 +27,7 @@ def frozen(model: Model) -> Iterator[None]:
     if not isinstance(model, nn.Module):
         yield
         return
-    modes = [(module, module.training) for module in model.modules()]
+    modes = [(module, module.training) for module in model.modules() if hasattr(module, "training")]
     # Those that were made in inference mode cannot be changed, and never get a gradient.
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad and not parameter.is_inference()]
     try:

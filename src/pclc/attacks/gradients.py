@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pclc.attacks.inputs import explain_inference
 from pclc.attacks.types import Model
 
 _STEEP = 1e30  # in place of infinity: sums over an image stay finite in float32
@@ -23,7 +24,7 @@ def input_gradient(
         >>> grad[0]
         tensor([2., 0.])
     """
-    with torch.enable_grad():
+    with torch.enable_grad(), explain_inference():
         leaf = x.detach().requires_grad_()
         logits = model(leaf.clone())  # into which it may write
         if not logits.requires_grad:

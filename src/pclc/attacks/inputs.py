@@ -98,6 +98,20 @@ def explain_types(model: Model, x: Tensor) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def explain_inference() -> Iterator[None]:
+    """Where a pass for a gradient fails in the block because the model was made in inference mode, say that."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("Inference tensors"):
+            raise
+        raise ValueError(
+            "Expected `model` to be made outside of torch.inference_mode(), but got one from inside, through which "
+            "there are no gradients: use copy.deepcopy(model)."
+        ) from error
+
+
 def check_logits(logits: Tensor, count: int, y: Tensor) -> None:
     """Refuse a model that does not give one row of logits, wide enough for the labels, to each of `count` images."""
     if not isinstance(logits, Tensor):

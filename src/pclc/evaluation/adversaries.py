@@ -209,7 +209,9 @@ def _run_foreign(attack: Foreign, model: Model, x: Tensor, y: Tensor, seed: int,
             raise ValueError(f"Expected {attack.label} to return a tensor of shape {tuple(x.shape)}, but got {got}.")
         return x_adv.detach().to(x)
 
-    hook = model.register_forward_pre_hook(count) if isinstance(model, nn.Module) else None
+    hook = None
+    if isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule):  # which takes no hooks
+        hook = model.register_forward_pre_hook(count)
     try:
         with (
             torch.inference_mode(False),

@@ -28,14 +28,14 @@ from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
 from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import Part, State
-from pclc.evaluation.traps import SetupWarning, check_pixels, look_at_accuracy, look_at_logits
+from pclc.evaluation.traps import MIXED, SetupWarning, check_pixels, look_at_accuracy, look_at_logits, mixing
 from pclc.execution import Execution
 from pclc.hashes import architecture_hash, model_hash, settings_hash, tensor_hash
 from pclc.training.processes import processes
 from pclc.version import __version__
 
 _MOST_ROWS, _MOST_ROWS_ON_CPU = 10_000, 1_000  # a chunk is what a killed evaluation may lose, and a CPU is slow
-_LOOKED_AT = 8  # images, over and over, to see whether the model is random
+_LOOKED_AT = 8  # images, over and over, to see whether the model is random or mixes them
 _MOST_NUMBERS = 2**27  # in the images of a chunk: 512 MiB as float32
 
 
@@ -198,14 +198,10 @@ class _Run:
         some = min(len(self.x), self.execution.resolved_batch_size)
         first = self.x[:some].to(self.device)
         self.classes, found = look_at_logits(self.model, first, self.y)
-        if self._is_random(first[:_LOOKED_AT]):
-            found.append(
-                "The model seems to be random: passes over the same images differ. Each figure is of one draw, and the "
-                "worst case over several attacks is too low, since an image has to be lucky in all of them. "
-                "`pclc.audit` has expected accuracies."
-            )
+        found += self._look_again(first[:_LOOKED_AT])
         if self.out and self.model_hash is None:
-            found.append("The model is a plain function, which has no hash: nothing of it is resumed.")
+            what = "frozen" if isinstance(self.model, nn.Module) else "a plain function"
+            found.append(f"The model is {what}, which has no hash: nothing of it is resumed.")
         if self.out:
             found += [
                 f"{entry.text} has no name that stands for its settings, so nothing of it is resumed: use Foreign."
@@ -229,14 +225,29 @@ class _Run:
                 stacklevel=4,
             )
 
-    def _is_random(self, some: Tensor) -> bool:
+    def _look_again(self, some: Tensor) -> list[str]:
+        """What more than one pass over the same images tells."""
         with (
             torch.inference_mode(False),
             torch.no_grad(),
             frozen(self.model),
             Victim(self.model, self.execution) as victim,
         ):
-            return is_random(victim, some.clone())
+            some = some.clone()
+            if is_random(victim, some):
+                return [
+                    "The model seems to be random: passes over the same images differ. Each figure is of one draw, and "
+                    "the worst case over several attacks is too low, since an image has to be lucky in all of them. "
+                    "`pclc.audit` has expected accuracies."
+                ]
+            mixed = mixing(victim, some)
+        if mixed <= MIXED:
+            return []
+        return [
+            f"The model mixes the images of a batch: others changed the logits of one by up to {mixed:.0%} of their "
+            "size, as they do where BatchNorm has no running statistics. The figures are of these batches, and no "
+            "property of single images."
+        ]
 
     def _chunks(self, size: int | None, count: int) -> list[slice]:
         """Equal chunks, at least one for each process where there are enough examples."""

@@ -1,16 +1,19 @@
 """The audit from end to end: models whose worst case is known in closed form, and models that make trouble."""
 
+import copy
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
-from audit_models import Case, Cut
+from audit_models import Case, Cut, Mixing
 from torch import Tensor, nn
 
 import pclc
 from pclc.attacks import AutoAttack
+from pclc.attacks.victim import Victim
 from pclc.bench.zoo_models import Detached, Noisy, Optimising, Scaled
 from pclc.evaluation import load_witnesses, verify
 from pclc.evaluation.audit.document import to_document
@@ -18,6 +21,7 @@ from pclc.evaluation.audit.ladder import MODES, Threat, ladder
 from pclc.evaluation.audit.randomness import attack_random
 from pclc.evaluation.audit.standing import Standing
 from pclc.evaluation.audit.verdict import overstatement
+from pclc.evaluation.traps import MIXED, mixing
 
 EPS = 0.1
 
@@ -306,3 +310,58 @@ def test_scaling_changes_the_claim_and_not_the_truth(case: Case) -> None:
     )
     assert (plain.verdict, scaled.verdict) == ("not refuted", "refuted")
     assert scaled.robust_accuracy.value == pytest.approx(plain.robust_accuracy.value, abs=0.02)
+
+
+@pytest.mark.parametrize("images", ["outside", "inside"])
+def test_inside_inference_mode(images: str) -> None:
+    x, y = data()
+    model = linear()
+    expected = pclc.audit(model, x, y, eps=EPS, mode="quick")
+    with torch.inference_mode():
+        if images == "inside":
+            x, y = x.clone(), y.clone()
+        found = pclc.audit(model, x, y, eps=EPS, mode="quick")
+    assert (found.verdict, found.robust_accuracy) == (expected.verdict, expected.robust_accuracy)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("make", [torch.jit.script, lambda model: torch.jit.freeze(torch.jit.script(model))])
+def test_scripts_are_audited_as_the_models_they_were_made_of(make: Callable[..., nn.Module]) -> None:
+    model = nn.Sequential(nn.Identity(), linear()).eval()  # with a submodule, as on which hooks are wanted
+    found, expected = (pclc.audit(m, *data(), eps=EPS, mode="quick") for m in (make(model), model))
+    assert (found.verdict, found.robust_accuracy) == (expected.verdict, expected.robust_accuracy)
+    assert [finding.name for finding in found.fired] == [finding.name for finding in expected.fired]
+
+
+def on_batch_statistics() -> nn.Module:
+    """BatchNorm over the batch and the three pixels, of which the largest is the class."""
+    norm = nn.BatchNorm1d(1, affine=False, track_running_stats=False)
+    return nn.Sequential(nn.Unflatten(1, (1, 3)), norm, nn.Flatten(), linear(scale=1e4)).eval()
+
+
+@pytest.mark.parametrize("claim", [None, 0.9])
+def test_a_model_that_mixes_the_images_of_a_batch_cannot_be_judged(claim: float | None) -> None:
+    x, y = data()
+    assert pclc.audit(linear(scale=1e4), x, y, eps=EPS, claim=claim, mode="quick").verdict == "refuted"
+    for model in (Mixing(linear(scale=1e4)).eval(), on_batch_statistics()):
+        found = pclc.audit(model, x, y, eps=EPS, claim=claim, mode="quick")
+        assert found.verdict == "cannot judge"
+        assert "mixes the images of a batch" in found.reason
+        assert "each image by itself" in [finding.name for finding in found.fired]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_rounding_is_no_mixing(case: Case, dtype: torch.dtype) -> None:
+    coarse = copy.deepcopy(case.model).to(dtype)
+
+    def model(x: Tensor) -> Tensor:
+        return coarse(x.to(dtype)).float()  # type: ignore[no-any-return]
+
+    with torch.no_grad(), Victim(model, pclc.Execution(device="cpu")) as victim:
+        assert mixing(victim, case.x[:64]) < MIXED / 2
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.05, True), (0.005, False)])
+def test_mixing_is_told_where_it_matters(case: Case, share: float, found: bool) -> None:
+    with torch.no_grad(), Victim(Mixing(case.model, share), pclc.Execution(device="cpu")) as victim:
+        assert (mixing(victim, case.x[:64]) > MIXED) == found

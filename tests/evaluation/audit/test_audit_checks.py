@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from audit_models import Case, Cut, Line, Sine, points
+from audit_models import Case, Cut, Line, Mixing, Sine, points
 from torch import nn
 
 from pclc.attacks import PGD, UnreachableWarning
@@ -63,6 +63,7 @@ def survivors_that_fall(case: Case) -> Scene:
 FIRES: dict[str, Callable[[Case], Scene]] = {
     "eval mode": in_train_mode,
     "same output every time": lambda case: of(Noisy(case.model), case),
+    "each image by itself": lambda case: of(Mixing(case.model), case),
     "logits, not probabilities": lambda case: of(nn.Sequential(case.model, nn.Softmax(1)), case),
     "gradient graph": lambda case: of(Quantised(case.model), case),
     "input range": lambda case: of(case.model, Case(case.model, case.x / 255, case.y), all=True),
@@ -151,6 +152,7 @@ def test_a_transfer_stands_in_for_square_where_there_is_a_twin(case: Case) -> No
         ("black-box attacks find nothing more", lambda case: of(case.model, case)),
         ("EOT has converged", lambda case: of(case.model, case)),
         ("planted examples are found", lambda case: of(Noisy(case.model), case)),
+        ("each image by itself", lambda case: of(Noisy(case.model), case)),
         ("an unbounded attack succeeds", lambda case: of(Noisy(case.model), case)),
     ],
 )

@@ -16,7 +16,7 @@ def flags(right: int, n: int) -> Tensor:
 
 def verdict(claimed: Tensor | float, worst: Tensor, near: str | None = None, doubts: tuple[str, ...] = ()) -> str:
     found = overstatement(claimed, worst, ALPHA)
-    return judge(claimed, worst, found, near_chance=near, doubts=list(doubts)).verdict
+    return judge(claimed, worst, found, spoilt=near, doubts=list(doubts)).verdict
 
 
 def test_the_bound_of_a_default_claim_is_the_exact_one_of_the_broken_among_the_safe() -> None:
@@ -71,7 +71,7 @@ def test_too_few_examples_cannot_be_judged() -> None:
 
 
 def reason(claimed: Tensor | float, worst: Tensor) -> str:
-    judged = judge(claimed, worst, overstatement(claimed, worst, ALPHA), near_chance=None, doubts=[])
+    judged = judge(claimed, worst, overstatement(claimed, worst, ALPHA), spoilt=None, doubts=[])
     assert judged.verdict == "not refuted"
     return judged.reason
 

@@ -18,6 +18,7 @@ from pclc.attacks.inputs import check_examples, check_randomness
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_choice
 from pclc.evaluation.audit import checks as _registered  # noqa: F401 (importing it registers them)
+from pclc.evaluation.audit.checks.alone import ALONE
 from pclc.evaluation.audit.checks.vanishing_gradients import USABLE
 from pclc.evaluation.audit.document import FILE, STEPS, WITNESSES, load_document, to_document
 from pclc.evaluation.audit.finding import CHECKS, Finding, run_check
@@ -50,6 +51,7 @@ _LATE = ("black-box attacks find nothing more", "the audit has converged", "EOT 
 _ESCALATE = ("doubt", "weak attack", "gradients")  # kinds of checks that ask for more than was planned
 
 
+@torch.inference_mode(False)  # inside which there are no gradients
 def audit(
     model: Model,
     x: Tensor,
@@ -121,7 +123,8 @@ def audit(
     if len(set(index.tolist())) < len(index):
         raise ValueError("Expected every number in `index` once, but some occur again.")
     device = next((t.device for t in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
-    x, y, index = x.to(device), y.to(device), index.to(device)
+    # Copies of what was made in inference mode, which stays without gradients.
+    x, y, index = ((t.clone() if t.is_inference() else t).to(device) for t in (x, y, index))
     settings = (execution or Execution()).for_attacks(device)
     started = time.perf_counter()
     versions = {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()}
@@ -290,8 +293,13 @@ class _Run:
         return self._judge(near)
 
     def _judge(self, near: str | None) -> Judgement:
-        doubts = [f.name for f in self.findings.values() if f.fired and f.kind == "doubt"]
-        return judge(self._claimed, self.worst, self.overstatement, near_chance=near, doubts=doubts)
+        fired = [finding for finding in self.findings.values() if finding.fired]
+        doubts = [finding.name for finding in fired if finding.kind == "doubt"]
+        mixed = [finding.measured for finding in fired if finding.name == ALONE]
+        spoilt = (
+            f"The model mixes the images of a batch ({mixed[0]}): no figure is of single images." if mixed else near
+        )
+        return judge(self._claimed, self.worst, self.overstatement, spoilt=spoilt, doubts=doubts)
 
     def _begin(self) -> None:
         about = (self.x, self.y, self.index, self.threat.norm, self.threat.eps, self.seed, self.execution)

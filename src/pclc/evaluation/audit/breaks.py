@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pclc.attacks import BPDA, get_objective
 from pclc.attacks.frozen import frozen
+from pclc.attacks.inputs import explain_inference
 from pclc.attacks.types import Model
 
 _MOST_BREAKS = 8
@@ -113,7 +114,7 @@ def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
 
 def has_gradient(model: Model, x: Tensor) -> bool:
     """Whether the logits depend on the images, as autograd sees it."""
-    with torch.enable_grad(), frozen(model):
+    with torch.enable_grad(), frozen(model), explain_inference():
         return model(x.detach().requires_grad_()).requires_grad
 
 
@@ -121,7 +122,11 @@ def _find(model: nn.Module, x: Tensor, y: Tensor) -> Break | None:
     """The break that is nearest to the logits; None where the gradient gets through."""
     passed: list[_Passed] = []
     inner = model.model if isinstance(model, StraightThrough) else model
-    hooks = [module.register_forward_hook(_recorder(name, passed)) for name, module in inner.named_modules() if name]
+    hooks = [
+        module.register_forward_hook(_recorder(name, passed))
+        for name, module in inner.named_modules()
+        if name and not isinstance(module, torch.jit.ScriptModule)  # which takes no hooks
+    ]
     try:
         with torch.enable_grad(), frozen(model):
             leaf = x.detach().requires_grad_()

@@ -26,7 +26,8 @@ class Check:
 
     Attributes:
         name: short.
-        kind: what firing is evidence of. Only "doubt" changes a verdict, from "not refuted" to "cannot judge".
+        kind: what firing is evidence of. "doubt" changes a verdict, from "not refuted" to "cannot judge". Of the others
+            only one does: where images of a batch mix, no figure is of single images, and there is nothing to judge.
         question: what is looked at.
         threshold: when it fires.
         source: where the idea comes from.

@@ -11,6 +11,7 @@ from pclc.attacks.suspicions import is_dynamic, is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
 from pclc.evaluation.audit.breaks import Break, has_gradient, mend
+from pclc.evaluation.traps import in_train_mode, mixing
 from pclc.execution import Execution, ieee_fp32
 
 _TINY = 1e-37  # log of a probability that float32 has lost
@@ -27,6 +28,7 @@ class Subject:
         training: modules that came in train mode.
         probabilities: the model returns probabilities.
         random: passes over the same images differ.
+        mixing: how much other images of a batch change the logits of one, as a share of their size; 0 where random.
         dynamic: the forward pass asks for derivatives.
         breaks: places that let no gradient through.
         differentiable: `craft` has a gradient.
@@ -39,6 +41,7 @@ class Subject:
     training: int
     probabilities: bool
     random: bool
+    mixing: float
     dynamic: bool
     breaks: tuple[Break, ...]
     differentiable: bool
@@ -79,19 +82,19 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
         >>> subject.probabilities, subject.random, type(subject.craft).__name__
         (True, False, 'LogProbabilities')
     """
-    training = sum(module.training for module in model.modules()) if isinstance(model, nn.Module) else 0
+    training = in_train_mode(model)
     settings = execution.for_attacks(x.device)
     with torch.no_grad(), ieee_fp32(), frozen(model), Victim(model, settings) as victim:
         with explain_types(model, x):
             logits = victim.exact_logits(x)
         check_logits(logits, len(x), y)
         random, dynamic = is_random(victim, x), is_dynamic(model, x)
+        mixed = 0.0 if random else mixing(victim, x)
     probabilities = bool((logits >= 0).all() and ((logits.double().sum(1) - 1).abs() < 1e-3).all())
     mended, breaks = mend(model, x, y)
     craft = LogProbabilities(mended) if probabilities else mended
     with torch.no_grad(), frozen(craft):
         top = craft(x.clone()).topk(2, dim=1).values
     gap = float((top[:, 0] - top[:, 1]).median())
-    return Subject(
-        model, craft, logits.shape[1], training, probabilities, random, dynamic, breaks, has_gradient(craft, x), gap
-    )
+    about = (training, probabilities, random, mixed, dynamic, breaks)
+    return Subject(model, craft, logits.shape[1], *about, has_gradient(craft, x), gap)

@@ -123,7 +123,7 @@ def is_refuted(found: Overstatement, stated: bool) -> bool:
 
 
 def judge(
-    claimed: Tensor | float, worst: Tensor, found: Overstatement, *, near_chance: str | None, doubts: list[str]
+    claimed: Tensor | float, worst: Tensor, found: Overstatement, *, spoilt: str | None, doubts: list[str]
 ) -> Judgement:
     """The verdict.
 
@@ -131,12 +131,12 @@ def judge(
         claimed: as for :func:`overstatement`.
         worst: (N,) flags or scores of the worst case.
         found: what `overstatement` says.
-        near_chance: a sentence where the clean accuracy is near chance, which says that the set-up is wrong.
+        spoilt: a sentence where the set-up is wrong, because the clean accuracy is near chance or images mix.
         doubts: what speaks against the audit's own attacks; names of checks.
     """
     stated = isinstance(claimed, float)
-    if near_chance:
-        return Judgement("cannot judge", near_chance)
+    if spoilt:
+        return Judgement("cannot judge", spoilt)
     if is_refuted(found, stated):
         line = "its sampling error" if stated else f"the line of {LINE:.0%}"
         return Judgement("refuted", f"The claim is overstated by at least {100 * found.bound:.1f} %, beyond {line}.")

@@ -3,6 +3,7 @@
 from pclc.evaluation.audit.checks import (  # isort: skip
     eval_mode,
     deterministic,
+    alone,
     logits,
     gradient_graph,
     input_range,
@@ -27,6 +28,7 @@ from pclc.evaluation.audit.checks import (  # isort: skip
 )
 
 __all__ = [
+    "alone",
     "black_box_gains",
     "converged",
     "deterministic",
