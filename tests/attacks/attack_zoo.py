@@ -118,6 +118,13 @@ ZOO = {
         "L2",
         None,
     ),
+    "cw-abort-early": Entry(
+        lambda **settings: CarliniWagner(
+            **({"steps": 25, "search_steps": 4, "initial_const": 1.0, "abort_early": True} | settings)
+        ),
+        "L2",
+        None,
+    ),
     "spsa": Entry(_spsa, random=True),
     "spsa-l2": Entry(lambda **settings: _spsa(norm="L2", **settings), "L2", L2_EPS, random=True),
     "noise": Entry(lambda **settings: Noise(**({"draws": 4} | settings)), random=True),
