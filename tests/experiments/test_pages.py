@@ -289,6 +289,29 @@ def test_the_study(store: Store, docs: Path) -> None:
     assert (docs / "images/adversarial-training/tradeoff.png").stat().st_size > 1000
 
 
+def test_the_headline(store: Store, docs: Path) -> None:
+    def headline() -> str:
+        write(store, docs)
+        return (docs.parent / "README.md").read_text().partition("<!-- headline: begin -->")[2].partition("<!--")[0]
+
+    assert "both trained as the paper says: not run. " in headline()
+    cells = study_cells(store)
+    fill(store, [cell for cell in cells if cell.column == "ce + pc"], lambda cell: figures(cell, ARMS))
+    assert headline().strip().endswith("held-out images: not run with two seeds yet.")
+    fill(store, cells, lambda cell: figures(cell, ARMS))
+    table1 = load_experiment("table1")
+    for dataset, left in (("mnist", 12.0), ("fashion-mnist", 0.0)):
+        lead = {"ce": 0.0, "pc-lc": 2.0 if left else 0.0}
+        for cell in Selection((dataset,), seeds=2).cells(table1):
+            robust = {"autoattack 0.1": left + lead[cell.column], "autoattack 8/255": 50.0}
+            fill(store, [cell], lambda cell, robust=robust: {"clean": 99.0, **robust})  # type: ignore[misc]
+    text = headline()
+    assert re.search(
+        r"says: mnist at 0.1: \+2.00 \(.*?\), 2 seeds; fashion-mnist at 0.1: nothing is left of either,", text
+    )
+    assert "images: cifar10, vgg13, 50 epochs: +3.00 (+2.95 to +3.05), 5 seeds, clean +0.00 (-0.05 to +0.05);" in text
+
+
 def test_audits_and_curves(store: Store, docs: Path) -> None:
     first, *others = study_cells(store)
     fill(store, others, lambda cell: figures(cell, ARMS))

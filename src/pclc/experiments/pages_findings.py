@@ -43,6 +43,16 @@ def in_short(block: Block) -> str:
     return f"**In short**, in points under AutoAttack, with {block.model}: `ce + pc` is {'; '.join(said)}.{doubts}"
 
 
+def leads_over_ce(blocks: Sequence[Block]) -> str:
+    """What the PC term adds to cross-entropy with each network, where two seeds tell; "" where they tell of none."""
+    leads = ((block, _lead(block, "ce + pc", "ce")) for block in blocks)
+    return "; ".join(
+        f"{block.dataset}, {block.model}: {_numbers(lead)}, clean {_clean(block, 'ce + pc', 'ce')}"
+        for block, lead in leads
+        if isinstance(lead, SeedComparison)
+    )
+
+
 def findings(blocks: Sequence[Block], seconds: Mapping[tuple[str, str], float]) -> list[str]:
     """What the intervals over seeds say about the questions of the study, and which of them they cannot answer.
 
