@@ -56,3 +56,20 @@ def test_clean_and_under_attacks() -> None:
     in_parts = mean_gaps(model, x, y, attacks, execution=Execution(device="cpu", batch_size=7))
     assert [result.mean for result in in_parts] == pytest.approx([result.mean for result in results], abs=1e-6)
     assert model.training
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_no_figure_of_what_has_no_order(value: float) -> None:
+    """The largest of NaN is the first one, which would be right for class 0."""
+    x = torch.full((2, 3), 0.5)
+    with pytest.raises(ValueError, match="Expected `model` to return logits, but got NaN or inf"):
+        mean_gaps(Broken(value), x, torch.zeros(2, dtype=torch.int64))
+
+
+class Broken(nn.Module):
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(x, self.value)

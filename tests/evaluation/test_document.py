@@ -98,6 +98,10 @@ def test_what_is_no_evaluation_is_refused(report: pclc.Evaluation, tmp_path: Pat
     with pytest.raises(ValueError, match=r"pclc-evaluation, version 1"):
         from_document({"format": "other"})
     document = to_document(report)
+    flags = document["attacks"][0]["robust"]
+    document["attacks"][0]["robust"] = "10"[int(flags[0])] + flags[1:]
+    with pytest.raises(ValueError, match=r"Expected the counts that the examples give"):
+        from_document(document)
     document["clean"]["correct"] = document["clean"]["correct"][1:]
     with pytest.raises(ValueError, match=r"Expected 40 characters 0 or 1, but got 39"):
         from_document(document)
@@ -120,3 +124,16 @@ def test_examples_as_safetensors(case, tmp_path: Path, eight_bit: bool) -> None:
     images = x_adv.float() / 255 if eight_bit else x_adv
     with torch.no_grad():
         assert torch.equal(case.model(images).argmax(1) != y, fooled.bool())
+
+
+def test_examples_go_with_their_evaluation(case, tmp_path: Path) -> None:
+    """Their number is that of an attack in the JSON, so that those of another evaluation would be taken for others."""
+    (tmp_path / "adversarial-mine.safetensors").write_bytes(b"of somebody else")
+    two = [FGSM(eps=0.1), FGSM(eps=0.2)]
+    pclc.evaluate(case.model, case.x, case.y, two, out=tmp_path, keep_examples=True)
+    pclc.evaluate(case.model, case.x, case.y, two, out=tmp_path)
+    names = {"adversarial-mine.safetensors", "adversarial-0.safetensors", "adversarial-1.safetensors"}
+    assert {file.name for file in tmp_path.glob("adversarial-*")} == names
+    with pytest.warns(pclc.evaluation.SetupWarning, match="no longer in it"):
+        pclc.evaluate(case.model, case.x, case.y, two[1:], out=tmp_path)
+    assert {file.name for file in tmp_path.glob("adversarial-*")} == {"adversarial-mine.safetensors"}

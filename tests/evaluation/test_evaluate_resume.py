@@ -1,5 +1,6 @@
 """KilledError evaluations go on where they were; what has changed is not believed."""
 
+import json
 import multiprocessing
 import signal
 import time
@@ -13,8 +14,9 @@ from documents import without_seconds
 from torch import Tensor, nn
 
 import pclc
-from pclc.attacks import FGSM, PGD, SquareStrongerWarning, Transfer
+from pclc.attacks import EOT, FGSM, PGD, Attack, SquareStrongerWarning, Transfer, register_objective
 from pclc.evaluation import Evaluation, Foreign, SetupWarning, load_evaluation
+from pclc.evaluation.adversaries import plan
 from pclc.evaluation.document import to_document
 
 ATTACKS = [PGD(eps=0.1, alpha=0.03, steps=5), FGSM(eps=0.1)]
@@ -156,6 +158,65 @@ def test_a_broken_file_is_computed_anew(case, tmp_path: Path) -> None:
     assert outcomes(again) == outcomes(before)
 
 
+@pytest.mark.parametrize("name", ["fooled", "linf", "__metadata__"])
+def test_a_changed_byte_is_noticed(case, tmp_path: Path, name: str) -> None:
+    """Of flags, of sizes, of numbers: safetensors itself reads all of them."""
+    before = pclc.evaluate(case.model, case.x, case.y, ATTACKS, out=tmp_path)
+    for file in tmp_path.glob("evaluation/*.safetensors"):
+        content = bytearray(file.read_bytes())
+        start = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:start])
+        if name == "__metadata__":
+            content = bytearray(bytes(content).replace(b'outside\\": 0', b'outside\\": 1'))
+        else:
+            content[start + header[name]["data_offsets"][0]] ^= 1
+        assert content != file.read_bytes()
+        file.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"computed anew: its contents are not those that were written"):
+        again = pclc.evaluate(case.model, case.x, case.y, ATTACKS, out=tmp_path)
+    assert without_seconds(to_document(again)) == without_seconds(to_document(before))
+
+
+SIGN = {"of-others": 1.0}
+
+
+@register_objective("of-others")
+def of_others(logits: Tensor, y: Tensor) -> Tensor:
+    return SIGN["of-others"] * logits.gather(1, y[:, None]).squeeze(1)
+
+
+class OfOthers(FGSM):
+    """With the text of its parent."""
+
+    def _perturb(self, victim, x, y, seed, index):  # type: ignore[no-untyped-def]
+        return super()._perturb(victim, x, y, seed, index) if SIGN["of-others"] < 0 else x
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        OfOthers(eps=0.2),
+        PGD(eps=0.2, alpha=0.1, steps=4, objective="of-others*2"),
+        EOT(PGD(eps=0.2, alpha=0.1, steps=4, objective="of-others"), draws=1),
+    ],
+)
+def test_code_of_others_may_change_under_its_name(
+    case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: Attack
+) -> None:
+    found = []
+    for sign in (1.0, -1.0):
+        monkeypatch.setitem(SIGN, "of-others", sign)
+        with pytest.warns(SetupWarning, match="has code that may change under the same name, so nothing of it is res"):
+            report = pclc.evaluate(case.model, case.x, case.y, [attack], out=tmp_path)
+        found.append(report.robust_accuracy.correct)
+    assert found[1] < found[0]
+
+
+@pytest.mark.parametrize("attack", ['pgd(eps=0.1, alpha=0.05, steps=2, objective="ce*0.1")', "autoattack(eps=0.1)"])
+def test_our_own_code_is_resumed(attack: str) -> None:
+    assert plan([attack])[0].identity is not None
+
+
 def test_examples_asked_for_later_are_computed(case, tmp_path: Path) -> None:
     before = pclc.evaluate(case.model, case.x, case.y, ATTACKS, out=tmp_path)
     after = pclc.evaluate(case.model, case.x, case.y, ATTACKS, out=tmp_path, keep_examples=True)
@@ -185,17 +246,16 @@ def test_a_name_stands_for_a_callable(case, tmp_path: Path) -> None:
 def test_what_an_attack_warned_of_is_told_again(case, tmp_path: Path) -> None:
     """Also where nothing is computed again: a figure that was doubtful once is doubtful wherever it stands."""
 
-    class Doubtful(FGSM):
-        def _perturb(self, *given):  # type: ignore[no-untyped-def]
-            warnings.warn("something of the attack", SquareStrongerWarning, stacklevel=2)
-            warnings.warn("something of the model", FutureWarning, stacklevel=2)
-            return super()._perturb(*given)
+    def doubtful(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        warnings.warn("something of the attack", SquareStrongerWarning, stacklevel=2)
+        warnings.warn("something of the model", FutureWarning, stacklevel=2)
+        return x
 
     told = []
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            pclc.evaluate(case.model, case.x, case.y, [Doubtful(eps=0.1)], out=tmp_path)
+            pclc.evaluate(case.model, case.x, case.y, [Foreign(doubtful, "doubtful")], out=tmp_path)
         told.append({(entry.category, str(entry.message)) for entry in caught if "something" in str(entry.message)})
     assert told[0] == {(SquareStrongerWarning, "something of the attack"), (FutureWarning, "something of the model")}
     assert told[1] == {(SquareStrongerWarning, "something of the attack")}, "the model did not run"

@@ -223,6 +223,11 @@ def test_refusals(case, witnesses: Witnesses, tmp_path: Path) -> None:
         verify(witnesses, case.model, torch.zeros(360, 3, 8, 8), torch.zeros(360, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"`x_adv` to have the shape"):
         make_witnesses(case.model, case.x, case.y, case.x[:1], norm="Linf", eps=EPS)
+    with pytest.raises(ValueError, match=r"every label to lie in \[0, 9\].*but got labels from 0 to 10"):
+        make_witnesses(case.model, case.x, case.y.masked_fill(case.y == 9, 10), case.x, norm="Linf", eps=EPS)
+    for n in (0, 3):
+        with pytest.raises(ValueError, match=rf"all of the data, but got {n} images and 2 labels"):
+            verify(witnesses, case.model, case.x[:n], case.y[:2])
 
 
 def test_none_at_all(case, data) -> None:

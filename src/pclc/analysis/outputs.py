@@ -18,7 +18,10 @@ def logits_of(model: nn.Module, x: Tensor, execution: Execution | None = None) -
         >>> logits_of(nn.Identity(), torch.tensor([[1.0, 2.0]]))
         tensor([[1., 2.]])
     """
-    return _outputs(model, model, x, execution)
+    logits = _outputs(model, model, x, execution)
+    if not (logits < torch.inf).all():  # NaN is not, either; argmax would take it for the largest
+        raise ValueError("Expected `model` to return logits, but got NaN or inf for some of the images.")
+    return logits
 
 
 def features_of(model: nn.Module, x: Tensor, execution: Execution | None = None) -> Tensor:

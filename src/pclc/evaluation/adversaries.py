@@ -1,13 +1,15 @@
 """What `evaluate` takes as attacks, brought to one form: ours, their texts, and callables of other libraries."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from pclc.attacks import Attack, Transfer, parse_attack
+from pclc.attacks import Attack, AttackWarning, Transfer, objective_names, parse_attack
 from pclc.attacks.frozen import frozen
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball
@@ -15,6 +17,9 @@ from pclc.execution import Execution, in_batches
 from pclc.hashes import architecture_hash, model_hash
 
 Callee = Callable[[Model, Tensor, Tensor], Tensor]
+
+# What comes with this package is told by its version; what others register may change under the same name.
+_OUR_OBJECTIVES = frozenset(objective_names())
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class Entry:
         """All that decides what the attack does; None where that cannot be told."""
         if isinstance(self.attack, Foreign):
             return None if self.attack.name is None else {"foreign": self.attack.name, "budget": [self.norm, self.eps]}
-        if isinstance(self.attack, Transfer) and self.substitute is None:
+        if (isinstance(self.attack, Transfer) and self.substitute is None) or not _is_ours(self.attack):
             return None
         found = {"attack": self.text, "substitute": self.substitute}
         if isinstance(self.attack, Transfer):
@@ -194,6 +199,15 @@ def _budgeted(attack: Attack | Foreign) -> Attack | Foreign:
     return _budgeted(inner) if isinstance(inner, Attack) else attack
 
 
+def _is_ours(attack: Attack) -> bool:
+    """Whether all code of an attack comes with this package, so that its text tells what it does."""
+    parts = [getattr(attack, field.name) for field in fields(attack)]
+    inner = [one for part in parts for one in (part if isinstance(part, tuple) else (part,)) if isinstance(one, Attack)]
+    objective = str(getattr(attack, "objective", "ce")).partition("*")[0]
+    ours = type(attack).__module__.startswith("pclc.") and objective in _OUR_OBJECTIVES
+    return ours and all(map(_is_ours, inner))
+
+
 def _run_foreign(attack: Foreign, model: Model, x: Tensor, y: Tensor, seed: int, execution: Execution) -> Found:
     """Call it in batches, on a copy of x, with global generators of its own and the model in eval mode."""
     passes = 0
@@ -207,7 +221,7 @@ def _run_foreign(attack: Foreign, model: Model, x: Tensor, y: Tensor, seed: int,
         if not isinstance(x_adv, Tensor) or x_adv.shape != x.shape:
             got = tuple(x_adv.shape) if isinstance(x_adv, Tensor) else f"a {type(x_adv).__name__}"
             raise ValueError(f"Expected {attack.label} to return a tensor of shape {tuple(x.shape)}, but got {got}.")
-        return x_adv.detach().to(x)
+        return x_adv.detach().to(x, copy=True)  # it may use its output's memory again
 
     hook = None
     if isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule):  # which takes no hooks
@@ -215,6 +229,7 @@ def _run_foreign(attack: Foreign, model: Model, x: Tensor, y: Tensor, seed: int,
     try:
         with (
             torch.inference_mode(False),
+            _put_back(model, attack.label),
             torch.enable_grad(),
             torch.random.fork_rng([x.device] if x.device.type == "cuda" else []),
             frozen(model),
@@ -225,3 +240,23 @@ def _run_foreign(attack: Foreign, model: Model, x: Tensor, y: Tensor, seed: int,
         if hook:
             hook.remove()
     return Found(x_adv, None, passes if hook else None, None, None)
+
+
+@contextmanager
+def _put_back(model: Model, label: str) -> Iterator[None]:
+    """Give a model its parameters and buffers back, where an attack of others changed them, and say so."""
+    tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+    before = [tensor.detach().clone() for tensor in tensors]
+    try:
+        yield
+    finally:
+        changed = [(now, old) for now, old in zip(tensors, before, strict=True) if not torch.equal(now, old)]
+        for now, old in changed:
+            now.data.copy_(old)
+    if changed:
+        warnings.warn(
+            f"{label} changed the model while it ran, as train mode does to running statistics. The model was put back "
+            "and judges the examples; those were made on another one, so that they say less about it.",
+            AttackWarning,
+            stacklevel=2,
+        )

@@ -48,6 +48,11 @@ def look_at(
     if logits is None:
         margins = torch.full_like(norms, float("nan"))
         return Findings(inside.cpu(), single.cpu(), None, norms.cpu(), margins.cpu())
+    if y.min() < 0 or y.max() >= logits.shape[1]:  # what is no class is never predicted
+        raise ValueError(
+            f"Expected every label to lie in [0, {logits.shape[1] - 1}], because the model has {logits.shape[1]} "
+            f"classes, but got labels from {y.min().item()} to {y.max().item()}."
+        )
     double = is_success(logits, y, targeted=False) & inside
     true = logits.gather(1, y[:, None]).squeeze(1)
     margins = logits.scatter(1, y[:, None], float("-inf")).amax(1) - true

@@ -75,6 +75,13 @@ def compare(first: Evaluation, second: Evaluation, norm: Norm | None = None, eps
     _check_same_examples(first, second)
     if bool(first.outcomes) != bool(second.outcomes):
         raise ValueError("Expected two evaluations with attacks, or two without, but got one of each.")
+    if eps is None and set(first.budgets) != set(second.budgets):
+        raise ValueError(
+            "Expected evaluations with the same budgets, or a `norm` and an `eps` that both have, "
+            f"but got {first.budgets} and {second.budgets}."
+        )
+    if first.conditions.eight_bit != second.conditions.eight_bit:
+        raise ValueError("Expected evaluations with the same eight_bit, but only one was rounded.")
     a, b = first.survivors(norm, eps), second.survivors(norm, eps)
     only_first, only_second = int((a & ~b).sum()), int((b & ~a).sum())
     return Comparison(Accuracy.of(a), Accuracy.of(b), only_first, only_second, paired_test(only_first, only_second))

@@ -67,7 +67,7 @@ def from_document(document: dict[str, Any]) -> Evaluation:
             )
             for entry in document["attacks"]
         )
-        return Evaluation(
+        result = Evaluation(
             _unpack(document["clean"]["correct"], n),
             torch.arange(n) if index is None else torch.tensor(index),
             outcomes,
@@ -75,8 +75,18 @@ def from_document(document: dict[str, Any]) -> Evaluation:
             tuple(document["warnings"]),
             document["seconds"],
         )
+        stated, counted = _counts(document), _counts(to_document(result))
     except (KeyError, TypeError) as error:
         raise ValueError(f"Expected a whole evaluation, but the file lacks something: {error}.") from error
+    if stated != counted:
+        raise ValueError(f"Expected the counts that the examples give, {counted}, but the file states {stated}.")
+    return result
+
+
+def _counts(document: dict[str, Any]) -> list[int]:
+    """Of right examples: clean, under each attack, and in each worst case."""
+    entries = [document["clean"], *document["attacks"], *document["worst_case"]]
+    return [entry["accuracy"]["correct"] for entry in entries]
 
 
 def save_evaluation(result: Evaluation, out: Path | str) -> Path:
@@ -119,11 +129,30 @@ def save_examples(result: Evaluation, y: Tensor, out: Path | str) -> list[Path]:
             "linf": outcome.linf,
             "l2": outcome.l2,
         }
-        about = {"attack": outcome.attack, "seed": outcome.seed, "conditions": asdict(result.conditions)}
         file = Path(out) / f"adversarial-{number}.safetensors"
-        write_atomically(file, save(tensors, metadata={"pclc": json.dumps(about)}))
+        write_atomically(file, save(tensors, metadata={"pclc": _about(result, number)}))
         files.append(file)
     return files
+
+
+def drop_other_examples(result: Evaluation, out: Path | str) -> None:
+    """Remove what `save_examples` wrote of another evaluation: its numbers would now stand for these attacks."""
+    from safetensors import SafetensorError, safe_open
+
+    ours = {f"adversarial-{number}.safetensors": _about(result, number) for number in range(len(result.outcomes))}
+    for file in Path(out).glob("adversarial-*.safetensors"):
+        try:
+            with safe_open(file, "pt") as content:
+                about = (content.metadata() or {}).get("pclc")
+        except (OSError, SafetensorError):  # gone by now, or of somebody else
+            continue
+        if about is not None and about != ours.get(file.name):
+            file.unlink(missing_ok=True)
+
+
+def _about(result: Evaluation, number: int) -> str:
+    outcome = result.outcomes[number]
+    return json.dumps({"attack": outcome.attack, "seed": outcome.seed, "conditions": asdict(result.conditions)})
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from pclc.attacks.validate import check_ball, check_count
 from pclc.attacks.victim import Victim
 from pclc.evaluation.adversaries import Callee, Entry, Foreign, plan
 from pclc.evaluation.budget import as_bytes, away_from_image, distances, is_inside, is_storable, toward_image
-from pclc.evaluation.document import load_evaluation, save_evaluation, save_examples
+from pclc.evaluation.document import drop_other_examples, load_evaluation, save_evaluation, save_examples
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
 from pclc.evaluation.sharing import gather
@@ -187,6 +187,7 @@ class _Run:
             result = Evaluation(clean, self.index.cpu(), outcomes, conditions, tuple(found), seconds)
             if self.out and peers.leads:
                 self._tell_what_is_replaced(self.out)
+                drop_other_examples(result, self.out)
                 save_evaluation(result, self.out)
                 if self.keep:
                     save_examples(result, self.y, self.out)
@@ -205,6 +206,8 @@ class _Run:
         if self.out:
             found += [
                 f"{entry.text} has no name that stands for its settings, so nothing of it is resumed: use Foreign."
+                if isinstance(entry.attack, Foreign)
+                else f"{entry.text} has code that may change under the same name, so nothing of it is resumed."
                 for entry in self.entries
                 if entry.identity is None
             ]

@@ -1,5 +1,6 @@
 """What an evaluation gives: outcomes of every example under every attack, and the conditions they hold for."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,7 +195,7 @@ class Evaluation:
         """(N,) flags: right on the clean image and under every attack.
 
         With a budget, under every attack of this norm with an eps of at most this: what a smaller ball holds is in the
-        larger one too.
+        larger one too. One of them has to be made at this eps itself: smaller ones alone say too little about it.
         """
         flags = self.clean.clone()
         for outcome in self._within(norm, eps):
@@ -210,13 +211,14 @@ class Evaluation:
             raise ValueError(f"Expected `norm` and `eps` together, but got {norm!r} and {eps!r}.")
         if eps is None:
             return list(self.outcomes)
-        found = [o for o in self.outcomes if o.norm == norm and o.eps is not None and o.eps <= eps]
-        if not found:
+        radii = [outcome.eps for outcome in self.outcomes if outcome.norm == norm and outcome.eps is not None]
+        same = [radius for radius in radii if math.isclose(radius, eps)]  # 0.1 + 0.2 is meant to be 0.3
+        if not same:
             raise ValueError(
-                f"Expected an attack within {norm}, eps {eps:g}, without which there is no worst case, but got these "
+                f"Expected an attack with {norm}, eps {eps:g}, without which there is no worst case, but got these "
                 f"budgets: {', '.join(f'{n}, eps {e:g}' for n, e in self.budgets if e is not None) or 'none'}."
             )
-        return found
+        return [o for o in self.outcomes if o.norm == norm and o.eps is not None and o.eps <= max(same)]
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pclc.evaluation.budget import from_bytes
 from pclc.files import write_atomically
-from pclc.hashes import settings_hash
+from pclc.hashes import settings_hash, tensor_hash
 
 FOLDER = "evaluation"
 
@@ -93,6 +93,8 @@ class State:
             with safe_open(file, "pt") as content:
                 numbers = json.loads(content.metadata()["part"])
                 tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
+                if content.metadata()["hash"] != _hash(tensors, numbers):
+                    raise ValueError("its contents are not those that were written")
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             warnings.warn(f"{file} cannot be read and is computed anew: {error}.", stacklevel=2)
             return None
@@ -114,7 +116,7 @@ class State:
             return
         from safetensors.torch import save
 
-        write_atomically(file, save(tensors, metadata={"part": json.dumps(numbers)}))
+        write_atomically(file, save(tensors, metadata={"part": json.dumps(numbers), "hash": _hash(tensors, numbers)}))
 
     def clear(self) -> None:
         """Remove the files that were asked for or kept here: what they led to stands elsewhere."""
@@ -129,6 +131,11 @@ class State:
         file = self.folder / f"{settings_hash(identity)}.safetensors"
         self.used.add(file)
         return file
+
+
+def _hash(tensors: dict[str, Tensor], numbers: dict[str, Any]) -> str:
+    """Of all that a file holds: safetensors notices a file that is too short, but no byte that was changed."""
+    return settings_hash([numbers, {name: tensor_hash(tensor) for name, tensor in tensors.items()}])
 
 
 def _read_json(file: Path) -> dict[str, Any]:

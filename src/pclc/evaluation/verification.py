@@ -84,6 +84,8 @@ def verify(
         witnesses = load_witnesses(witnesses)
     if (x is None) != (y is None):
         raise ValueError("Expected `x` and `y` together, but got only one of them.")
+    if x is not None and y is not None and (not len(x) or len(x) != len(y)):
+        raise ValueError(f"Expected `x` and `y` to be all of the data, but got {len(x)} images and {len(y)} labels.")
     checks: list[Check] = []
     trusted = True
     known = torch.ones(len(witnesses), dtype=torch.bool)

@@ -303,6 +303,13 @@ def test_pixels_and_empty_data_are_refused() -> None:
         pclc.audit(linear(), x[:0], y[:0])
 
 
+def test_labels_beyond_the_classes_are_refused_wherever_they_stand() -> None:
+    x, y = data(100)
+    y[90] = 7  # beyond the examples that the model is looked at with
+    with pytest.raises(ValueError, match=r"every label in `y` to lie in \[0, 2\].*but got 7"):
+        pclc.audit(linear(), x, y, mode="quick")
+
+
 def test_scaling_changes_the_claim_and_not_the_truth(case: Case) -> None:
     plain, scaled = (
         pclc.audit(model.eval(), case.x, case.y, eps=EPS, mode="quick")

@@ -135,6 +135,11 @@ def audit(
         torch.manual_seed(seed % 2**63)  # of models that draw
         some = slice(_LOOKED_AT)
         subject = look_at_model(model, x[some], y[some], settings)
+        if y.max() >= subject.classes:  # among all of them, not only those looked at
+            raise ValueError(
+                f"Expected every label in `y` to lie in [0, {subject.classes - 1}], because the model has "
+                f"{subject.classes} classes, but got {y.max().item()}."
+            )
         # One process may round otherwise than another; all go by the first.
         random, gap, differentiable = gather((subject.random, subject.gap, subject.differentiable), peers.count)[0]
         if random and peers.count > 1:
