@@ -213,6 +213,17 @@ def test_a_state_of_something_else_is_refused(net, tmp_path):
         QUICK.run(net, x, y, state=tmp_path)
 
 
+def test_a_state_with_a_changed_byte_is_refused(net, tmp_path):
+    x, y = examples(net)
+    QUICK.run(net, x, y, state=tmp_path)
+    file = tmp_path / "autoattack.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"`state` to be a file that AutoAttack wrote, .* not those that were written"):
+        QUICK.run(net, x, y, state=tmp_path)
+
+
 class Tempered(nn.Module):
     """Has its temperature in a plain attribute."""
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pclc.attacks.cost import Cost
 from pclc.files import write_atomically
+from pclc.hashes import tensor_hash
 
 UNBROKEN, CLEAN = -1, 0
 
@@ -67,8 +68,12 @@ class State:
             with safe_open(self.path, "pt", device=str(like.device)) as content:
                 notes = json.loads(content.metadata()["autoattack"])
                 x_adv, broken_by = content.get_tensor("x_adv"), content.get_tensor("broken_by")
+            if notes["hash"] != tensor_hash(x_adv, broken_by):
+                raise ValueError("its contents are not those that were written")
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"Expected `state` to be a file that AutoAttack wrote, but got {self.path}.") from error
+            raise ValueError(
+                f"Expected `state` to be a file that AutoAttack wrote, but got {self.path}: {error}."
+            ) from error
         for name, value in self.about.items():
             if notes["about"].get(name) != value:
                 raise ValueError(
@@ -85,14 +90,15 @@ class State:
         """Write the journal."""
         from safetensors.torch import save
 
+        tensors = {"x_adv": journal.x_adv.contiguous(), "broken_by": journal.broken_by}
         notes: dict[str, Any] = {
             "about": self.about,
+            "hash": tensor_hash(*tensors.values()),  # safetensors does not notice a byte that was changed
             "components": [asdict(component) for component in journal.components],
             "forwards": cost.forwards,
             "backwards": cost.backwards,
             "gradients": cost.gradients,
             "zeros": int(cost.zeros),
         }
-        tensors = {"x_adv": journal.x_adv.contiguous(), "broken_by": journal.broken_by}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, save(tensors, metadata={"autoattack": json.dumps(notes)}))
