@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 import pclc
+from pclc.bench.result import show
 from pclc.cli import audit as audit_command
 from pclc.cli.app import _sentence, main
+from pclc.cli.output import print_table
+from pclc.evaluation import DataSource, witnesses_of
 
 CPU = ("--device", "cpu")
 
@@ -65,6 +69,14 @@ AUDIT = ("audit", "run", "--dataset", "digits", "--eps", "0.1", "--quick", "--ex
         (("demo", "--out", "file", *CPU), "Expected file to be a folder"),
         (("report", "run", "--out", "empty"), "Expected --out to be a file, such as empty/report.html"),
         (("report", "run", "--out", "file/x.html"), "Expected file to be a folder"),
+        (("report", "run", "--out", "run/model.json"), "Expected --out to be a page, such as report.html"),
+        (("report", "run", "./run"), "but run was given twice."),
+        (("reproduce", "table1", "--plan", "--threads", "0", *CPU), "Invalid value for '--threads'"),
+        (("reproduce", "table1", "--plan", "--jobs", "0", *CPU), "Invalid value for '--jobs'"),
+        (
+            ("evaluate", "run", "--dataset", "digits", "--transfer-from", "run"),
+            "Expected --transfer-from with --attack",
+        ),
         (("evaluate", "run", "--eps", "0.1"), "Expected --eps with --attack"),
         (("evaluate", "--model", "lenet8", "--keep-examples"), "Expected --keep-examples with --out"),
         (("evaluate", "empty"), "Expected empty to hold a trained model, but there is none"),
@@ -217,3 +229,47 @@ def test_paths_are_whole_in_a_pipe(
     with pytest.raises(SystemExit):
         main()
     assert place in capfd.readouterr().out
+
+
+def test_brackets_are_no_markup(capfd: pytest.CaptureFixture[str]) -> None:
+    print_table([{"run": "runs/[red]x", "figure": 1.0}], title="of runs/[red]x")
+    assert capfd.readouterr().out.count("runs/[red]x") == 2
+
+
+def test_a_file_without_witnesses_shows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, data = pclc.load_model(saved("run")), pclc.load_dataset("digits", "test")
+    x = data.images[:2].float() / 255
+    none = witnesses_of(
+        pclc.evaluate(model, x, model.eval()(x).argmax(1)),  # no attack, and the model gets all of it right
+        model,
+        x,
+        data.labels[:2],
+        norm="Linf",
+        eps=0.1,
+        data=DataSource.of(data),
+    )
+    none.save("none.safetensors")
+    monkeypatch.setattr(sys, "argv", ["pclc", "verify", "none.safetensors", "--model", "run", *CPU])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    assert capfd.readouterr().out.endswith("There are no witnesses in the file, so that it shows nothing.\n")
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_nothing_is_cut_on_a_narrow_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pclc.cli.output.console", lambda: Console(width=width))
+    attack = "pgd(eps=0.1, alpha=0.01, steps=40)"
+    row = {"attack": attack, **{f"figure-{i}": 0.12345 for i in range(12)}, "none": "-"}
+    print_table([row, row])
+    said = " ".join(capfd.readouterr().out.split())
+    assert "…" not in said
+    assert said.count(f"{attack}: figure-0 {show(0.12345)}; figure-1") == 2
+    assert "none" not in said
+    print_table([{"attack": "two words", "figure": 0.5}])
+    assert "━" in capfd.readouterr().out

@@ -32,6 +32,8 @@ def test_repr_is_one_line():
     [
         ({"images": IMAGES.float()}, r"`images` to be uint8 of shape \(N, C, H, W\), but got torch.float32"),
         ({"images": IMAGES[:, 0]}, r"`images`.* of shape \(4, 2, 2\)"),
+        ({"images": IMAGES.new_zeros(4, 8, 8, 3)}, r"\(4, 8, 8, 3\), which looks like \(N, H, W, C\)"),
+        ({"images": IMAGES.new_zeros(4, 28, 28, 1)}, r"use images.permute\(0, 3, 1, 2\)"),
         ({"labels": LABELS.int()}, r"`labels` to be int64 of shape \(N,\), but got torch.int32"),
         ({"labels": LABELS[:3]}, "4 images and 3 labels"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "at least one image in 'toy'"),

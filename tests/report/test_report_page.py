@@ -5,9 +5,11 @@ import io
 import json
 import re
 import shlex
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +25,7 @@ from pclc.report import load_runs, render_report, write_report
 from pclc.report.charts import Dot, Line, line_chart, ticks
 from pclc.report.png import data_uri
 from pclc.report.published import beside_published
+from pclc.report.sections import summary
 from pclc.report.series import WORST, headline_budget, label_of, plain_pgd, series_of
 from pclc.training import paper_config
 
@@ -180,6 +183,48 @@ def test_published_figures_stand_beside_the_same_attack(tmp_path: Path) -> None:
     short = load_runs([measured(trained(tmp_path / "y", paper_config("mnist", loss="pc-lc", epochs=3)), 100)])[0]
     assert not any(beside.same_training for beside in beside_published(short))
     assert beside_published(load_runs([measured(trained(tmp_path / "z", dataset="digits"), 100)])[0]) == []
+
+
+@pytest.mark.parametrize("changes", [{"data": "mnist, train"}, {"data": "kmnist, test"}, {"eight_bit": True}])
+def test_figures_of_other_images_do_not_stand_beside_the_papers(changes: dict[str, Any], tmp_path: Path) -> None:
+    folder, attacked = trained(tmp_path / "x"), evaluation(100)
+    save_evaluation(attacked, folder)
+    (usual,) = load_runs([folder])
+    assert beside_published(usual)
+    assert usual.notes == ()
+    save_evaluation(replace(attacked, conditions=replace(attacked.conditions, **changes)), folder)
+    (run,) = load_runs([folder])
+    assert beside_published(run) == []
+    note = "about adversarial images that were rounded" if "eight_bit" in changes else f"about {changes['data']}, not"
+    assert note in render_report([run]).partition("<main>")[0]
+
+
+def test_the_train_images_of_an_audit_are_told(tmp_path: Path) -> None:
+    content = json.loads((audited(trained(tmp_path / "x")) / "audit.json").read_text())
+    content["conditions"]["data"] = "mnist, train"
+    (tmp_path / "x" / "audit.json").write_text(json.dumps(content))
+    (run,) = load_runs([tmp_path / "x"])
+    assert run.notes == ("audit.json is about mnist, train, not about the test images of mnist.",)
+
+
+def test_a_verdict_at_another_budget_says_so(tmp_path: Path) -> None:
+    runs = load_runs([audited(measured(tmp_path / "x", 100), verdict="not refuted", eps=0.2)])
+    at, elsewhere = (summary(runs, ("Linf", eps)) for eps in (0.2, 0.3))
+    other_norm = summary(runs, ("L2", 0.2))
+    assert at["table"].rows[0][-1].text == "not refuted"
+    assert elsewhere["table"].rows[0][-1].text == "not refuted at 0.2"
+    assert other_norm["table"].rows[0][-1].text == "not refuted at Linf 0.2"
+    assert at["headline"] == elsewhere["headline"] == "The figure of x was not refuted, which is no proof."
+
+
+def test_the_command_of_the_page_has_its_title_and_budget(tmp_path: Path) -> None:
+    runs = load_runs([measured(tmp_path / "x", 20)])
+    plain, titled = tmp_path / "plain.html", tmp_path / "titled.html"
+    report = ["pclc", "report", str(tmp_path / "x"), "--out"]
+    assert unescape(shlex.join([*report, str(plain)])) + "<" in unescape(write_report(runs, plain).read_text())
+    words = [*report, str(titled), "--title", "Two words", "--norm", "Linf", "--eps", "0.1"]
+    page = write_report(runs, titled, title="Two words", budget=("Linf", 0.1)).read_text()
+    assert shlex.join(words) + "<" in unescape(page)
 
 
 def test_an_image_survives(tmp_path: Path) -> None:

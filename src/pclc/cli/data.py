@@ -69,7 +69,8 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
 
     from rich.table import Column, Table
 
-    table = Table("name", "train", "test", "classes", "size", Column("where", overflow="fold"), box=None)
+    headings = ("name", "train", "test", "classes", "size", "where")
+    table = Table(*(Column(heading, overflow="fold") for heading in headings), box=None)
     for column in table.columns[1:4]:
         column.justify = "right"
     for item in descriptions:

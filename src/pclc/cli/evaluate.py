@@ -85,6 +85,8 @@ def evaluate(
     radii = [_number("--eps", text) for text in eps] if eps else None
     if radii and not attack:
         raise ValueError("Expected --eps with --attack, such as 'fgsm(eps=0.1)', but got no attack.")
+    if transfer_from and not attack:
+        raise ValueError("Expected --transfer-from with --attack, such as 'fgsm(eps=0.1)', but got no attack.")
     data = named_data(dataset or source.dataset, split, root)
     network = source.load(data, execution)
     if transfer_from is not None:

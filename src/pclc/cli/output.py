@@ -14,16 +14,23 @@ from pclc.bench.result import show
 if TYPE_CHECKING:
     from rich.console import Console
 
+_ANY = 10_000  # columns: as if no table were too wide
+
 
 def console() -> "Console":
     """Into a file or a pipe all goes in full width, so that no cell is cut."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 200)
+    # Brackets in a path or in an attack are no markup.
+    return Console(width=None if sys.stdout.isatty() else 200, markup=False)
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None, *, lift: bool = False) -> None:
-    """Print rows that share their columns; with `lift`, texts that are the same in all stand above them, once."""
+    """Print rows that share their columns; with `lift`, texts that are the same in all stand above them, once.
+
+    Where the terminal is too narrow for the words of a table, each row is a line that can be broken anywhere.
+    """
+    from rich.measure import Measurement
     from rich.table import Table
 
     columns = list(rows[0])
@@ -35,12 +42,18 @@ def print_table(rows: Sequence[Mapping[str, Any]], title: str | None = None, *, 
     if common:
         shown.print("; ".join(f"{name} {show(rows[0][name])}" for name in common), highlight=False)
     table = Table()
-    for name in columns:
-        if name not in common:
-            table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    own = [name for name in columns if name not in common]
+    for name in own:
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
     for row in rows:
-        table.add_row(*(show(row[name]) for name in columns if name not in common))
-    shown.print(table)
+        table.add_row(*(show(row[name]) for name in own))
+    if Measurement.get(shown, shown.options.update(width=_ANY), table).minimum <= shown.width:
+        shown.print(table)
+        return
+    first, *rest = own
+    for row in rows:
+        told = "; ".join(f"{name} {text}" for name in rest if (text := show(row[name])) != "-")
+        shown.print(f"{show(row[first])}: {told}", highlight=False)
 
 
 @contextmanager

@@ -54,6 +54,8 @@ def report(
         budget = ("L2" if norm == "L2" else "Linf", radius)
     if out is not None and out.is_dir():
         raise ValueError(f"Expected --out to be a file, such as {out / 'report.html'}, but got a folder.")
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):  # or a result file is lost to a slip
+        raise ValueError(f"Expected --out to be a page, such as report.html, but got {out}.")
     found = load_runs(runs, trust_factory=trust_factory)
     if inspect is not None:
         for run in found:
@@ -69,7 +71,7 @@ def report(
 
 
 def _inspect(run: Path, text: str, trust_factory: bool, root: Path | None, device: str | None) -> None:
-    """Write `inspection.json`: on the examples of the run's evaluation, with ranks under FGSM over its eps."""
+    """Write `inspection.json`: on as many test images as the run's evaluation has, with ranks of FGSM over its eps."""
     from pclc.analysis.inspection import inspect_model, save_inspection
     from pclc.attacks import FGSM, parse_attack
     from pclc.cli.evaluate import check_trained, local_execution, named_data

@@ -43,9 +43,13 @@ def reproduce(
     address: Annotated[str | None, typer.Option(help="With --engine ray: of the cluster.")] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Models at a time on this GPU, by default 1 (with ray: on each); on a CPU, one a core."),
+        typer.Option(
+            min=1, help="Models at a time on this GPU, by default 1 (with ray: on each); on a CPU, one a core."
+        ),
     ] = None,
-    threads: Annotated[int, typer.Option(help="Of each job on a CPU; results depend on it in the last bits.")] = 1,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Of each job on a CPU; results depend on it in the last bits.")
+    ] = 1,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="The whole path on digits in seconds; the figures mean nothing.")
     ] = False,

@@ -72,4 +72,6 @@ def verify(
             f"{claimed.norm} eps {claimed.eps:.6g}"
         )
         typer.echo(str(found))
+        if len(claimed) == 0:
+            typer.echo("There are no witnesses in the file, so that it shows nothing.")
     raise typer.Exit(0 if found.holds else 1)

@@ -36,6 +36,11 @@ class Dataset:
                 f"Expected argument `images` to be uint8 of shape (N, C, H, W), but got {images.dtype} "
                 f"of shape {tuple(images.shape)}."
             )
+        if images.shape[3] in (1, 3) and min(images.shape[1:3]) > 4:  # crops and flips would take colours for places
+            raise ValueError(
+                "Expected argument `images` to be of shape (N, C, H, W), but got the shape "
+                f"{tuple(images.shape)}, which looks like (N, H, W, C): use images.permute(0, 3, 1, 2)."
+            )
         if labels.dtype != torch.int64 or labels.ndim != 1:
             raise ValueError(
                 f"Expected argument `labels` to be int64 of shape (N,), but got {labels.dtype} "

@@ -16,19 +16,23 @@ from pclc.report.sections import Budget
 from pclc.report.series import headline_budget
 from pclc.version import __version__
 
+_TITLE = "Robustness report"
+
 
 def write_report(
     runs: Sequence[Run],
     path: Path | str,
     *,
-    title: str = "Robustness report",
+    title: str = _TITLE,
     budget: Budget | None = None,
     command: str | None = None,
     notes: Sequence[str] = (),
 ) -> Path:
     """Write the page, whole or not at all (see :func:`render_report`)."""
     path = Path(path)
-    page = render_report(runs, title=title, budget=budget, command=command or _command(runs, path), notes=notes)
+    page = render_report(
+        runs, title=title, budget=budget, command=command or _command(runs, path, title, budget), notes=notes
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page.encode())
     return path
@@ -37,7 +41,7 @@ def write_report(
 def render_report(
     runs: Sequence[Run],
     *,
-    title: str = "Robustness report",
+    title: str = _TITLE,
     budget: Budget | None = None,
     command: str | None = None,
     notes: Sequence[str] = (),
@@ -146,5 +150,8 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _command(runs: Sequence[Run], path: Path) -> str:
-    return shlex.join(["pclc", "report", *(str(run.path) for run in runs), "--out", str(path)])
+def _command(runs: Sequence[Run], path: Path, title: str, budget: Budget | None) -> str:
+    words = ["pclc", "report", *(str(run.path) for run in runs), "--out", str(path)]
+    words += [] if title == _TITLE else ["--title", title]
+    words += [] if budget is None else ["--norm", budget[0], "--eps", repr(budget[1])]
+    return shlex.join(words)

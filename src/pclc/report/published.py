@@ -29,7 +29,9 @@ def beside_published(run: Run) -> list[Beside]:
     """Figures of the paper for this run's data, network and loss, under attacks with exactly the same settings."""
     if run.config is None or run.evaluation is None:
         return []
-    content = run.config["run"]
+    content, about = run.config["run"], run.evaluation.conditions
+    if about.data != f"{content['dataset']['name']}, test" or about.eight_bit:  # figures of other images
+        return []
     config = TrainConfig.from_dict(content["train"])
     measured = {
         outcome.attack: accuracy_of(outcome.robust) for outcome in run.evaluation.outcomes if outcome.substitute is None

@@ -76,13 +76,17 @@ def load_runs(paths: Iterable[Path | str], *, trust_factory: bool = False) -> li
         FileNotFoundError: Expected a run directory, but there is no folder no/such/folder.
     """
     folders = [folder for path in paths for folder in _run_folders(Path(path))]
-    different = list(dict.fromkeys(folder.resolve() for folder in folders))
-    if len(different) < len(folders):
-        raise ValueError("Expected every run directory once, but one was given twice.")
+    resolved = [folder.resolve() for folder in folders]
+    twice = next((folder for i, folder in enumerate(folders) if resolved[i] in resolved[:i]), None)
+    if twice is not None:
+        raise ValueError(f"Expected every run directory once, but {twice} was given twice.")
     if not folders:
         raise ValueError("Expected at least one run directory, but got none.")
-    names = _names(different)
-    return [replace(_own(_read(folder), trust_factory), name=name) for folder, name in zip(folders, names, strict=True)]
+    names = _names(resolved)
+    return [
+        replace(_unusual(_own(_read(folder), trust_factory)), name=name)
+        for folder, name in zip(folders, names, strict=True)
+    ]
 
 
 def _run_folders(path: Path) -> list[Path]:
@@ -126,14 +130,32 @@ def _read(path: Path) -> Run:
     return run
 
 
-def _own(run: Run, trust_factory: bool) -> Run:
-    """The run without results of other models, which `--out` may have put into its folder."""
+def _about(run: Run) -> dict[str, dict[str, Any]]:
+    """The conditions of each result that the folder holds, by the name of its file."""
     named = {
         "evaluation": None if run.evaluation is None else vars(run.evaluation.conditions),
         "audit": None if run.audit is None else run.audit["conditions"],
         "inspection": None if run.inspection is None else run.inspection["conditions"],
     }
-    about = {name: conditions for name, conditions in named.items() if conditions is not None}
+    return {name: conditions for name, conditions in named.items() if conditions is not None}
+
+
+def _unusual(run: Run) -> Run:
+    """The run with notes on figures that are not what readers take them for: those of the test images as floats."""
+    notes = []
+    for name, conditions in _about(run).items():
+        dataset, _, split = conditions["data"].rpartition(", ")
+        own = run.dataset or dataset
+        if split == "train" or (split == "test" and dataset != own):
+            notes.append(f"{name}.json is about {conditions['data']}, not about the test images of {own}.")
+        if conditions.get("eight_bit"):
+            notes.append(f"{name}.json is about adversarial images that were rounded to 8 bits.")
+    return replace(run, notes=(*run.notes, *notes))
+
+
+def _own(run: Run, trust_factory: bool) -> Run:
+    """The run without results of other models, which `--out` may have put into its folder."""
+    about = _about(run)
     if not about or not all((run.path / name).is_file() for name in ("model.json", "model.safetensors")):
         return run
     try:

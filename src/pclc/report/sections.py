@@ -45,7 +45,7 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
                 interval(worst),
                 percent(lost),
                 number(worst.n if worst else None),
-                _verdict_cell(run),
+                _verdict_cell(run, budget),
             ]
         )
         if worst is not None:
@@ -54,7 +54,7 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
     where = f"{budget[0]} eps {budget[1]:.4g}" if budget else "no budget"
     columns = ("run", "clean", "plain PGD", "worst case", "95 % interval", "lost", "images", "audit")
     label = f"Accuracy at {where}: plain PGD and the worst case of every run. The table beside it has the numbers."
-    worst_first = sorted(runs, key=lambda run: list(_ORDER).index(_verdict_cell(run).text))
+    worst_first = sorted(runs, key=lambda run: list(_ORDER).index(_verdict_of(run)))
     return {
         "headline": _headline(runs),
         "verdicts": [_verdict(run, budget) for run in worst_first],
@@ -66,7 +66,8 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
             "that stand against every attack of the evaluation. An audit makes attacks of its own, also its own plain "
             "PGD, on its own choice of images, so that its figures can differ from those of the table. What is really "
             "left is at most the smaller of both. Lost: plain PGD minus the worst case. A verdict is about the figure "
-            "of plain PGD and not about the model: a low figure that is not refuted is a low figure. Eps says how far "
+            "claimed, that of plain PGD unless another was stated, and not about the model: a low figure that is not "
+            "refuted is a low figure. Eps says how far "
             "an attack may go, with pixels from 0 to 1: each pixel by eps (Linf), or all together by that length (L2)."
         ),
     }
@@ -224,7 +225,7 @@ def _conditions_of(run: Run) -> dict[str, str]:
 
 def _headline(runs: Sequence[Run]) -> str:
     """What holds up and what does not, by name."""
-    named = {verdict: [run.name for run in runs if _verdict_cell(run).text == verdict] for verdict in _ORDER}
+    named = {verdict: [run.name for run in runs if _verdict_of(run) == verdict] for verdict in _ORDER}
     words = {
         "refuted": ("does", "do", "not hold up"),
         "cannot judge": ("was", "were", "looked at, but could not be judged"),
@@ -244,14 +245,23 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
-def _verdict_cell(run: Run) -> Cell:
-    verdict = run.audit["verdict"] if run.audit else "not audited"
-    return Cell(verdict, kind=_ORDER[verdict])
+def _verdict_of(run: Run) -> str:
+    return str(run.audit["verdict"]) if run.audit else "not audited"
+
+
+def _verdict_cell(run: Run, budget: Budget | None) -> Cell:
+    """The verdict beside figures at this budget; one at another budget says at which."""
+    verdict, where = _verdict_of(run), ""
+    if run.audit is not None:
+        norm, eps = run.audit["conditions"]["norm"], run.audit["conditions"]["eps"]
+        if (norm, eps) != budget:
+            where = f" at {eps:.4g}" if budget and norm == budget[0] else f" at {norm} {eps:.4g}"
+    return Cell(verdict + where, kind=_ORDER[verdict])
 
 
 def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
     """The chip and the sentence of a run."""
-    cell = _verdict_cell(run)
+    verdict = _verdict_of(run)
     if run.audit is not None:
         left, about = _share(run.audit["robust_accuracy"]), run.audit["conditions"]
         sentence = (
@@ -267,7 +277,7 @@ def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
         claimed = f"Plain PGD leaves {accuracy_of(pgd.robust)}. " if pgd else ""
         count = sum(1 for o in run.evaluation.outcomes if o.norm == budget[0] and (o.eps or 0) <= budget[1])
         sentence = f"{claimed}The worst case over {count} attacks up to {budget[0]} eps {budget[1]:.4g} is {worst}."
-    return {"name": run.name, "verdict": cell.text, "kind": cell.kind, "sentence": sentence}
+    return {"name": run.name, "verdict": verdict, "kind": _ORDER[verdict], "sentence": sentence}
 
 
 def _by_run(measured: Sequence[tuple[str, list[Series]]], norm: str) -> dict[str, Any]:
