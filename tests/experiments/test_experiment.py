@@ -5,9 +5,11 @@ import re
 import tomllib
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from small_grid import SMALL
 
 from pclc.experiments.experiment import (
     Analysis,
@@ -375,3 +377,19 @@ def test_settings_need_an_attack_to_choose_by() -> None:
 def test_data_comes_with_the_package() -> None:
     for name in experiment_names():
         assert read_toml("definitions", name)["title"]
+
+
+@pytest.mark.parametrize(
+    ("train", "sentence"),
+    [
+        ("{ lrr = 0.1 }", r"`train` or `recipe` of `ce`: .*unexpected keyword argument 'lrr'"),
+        ('{ lr = "x" }', r"`train` or `recipe` of `ce`: .*'str'"),
+        ("{ lr = -1.0 }", r"`train` or `recipe` of `ce`: Expected `lr` to be greater than 0"),
+        ("{ lr = = }", r"Expected .*own\.toml to be a TOML file, but got: .*line"),
+    ],
+)
+def test_mistakes_in_a_file_of_ones_own_are_told_with_their_place(tmp_path: Path, train: str, sentence: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(SMALL.replace("seeds = 2", f"seeds = 2\ntrain = {train}"))
+    with pytest.raises(ValueError, match=sentence):
+        load_experiment(str(file)).cells()

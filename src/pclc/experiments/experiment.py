@@ -336,7 +336,11 @@ def load_experiment(name: str) -> Experiment:
         'fgsm(eps=0.3, stop="never")'
     """
     if name.endswith(".toml"):
-        return parse_experiment(Path(name).stem, tomllib.loads(Path(name).read_text(encoding="utf-8")))
+        try:
+            content = tomllib.loads(Path(name).read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"Expected {name} to be a TOML file, but got: {error}.") from error
+        return parse_experiment(Path(name).stem, content)
     if name not in experiment_names():
         known, hint = ", ".join(experiment_names()), did_you_mean(name.lower(), experiment_names())
         raise ValueError(f"Expected `name` to be one of {known}, but got {name!r}.{hint}")
@@ -495,12 +499,14 @@ def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str, setting
     changes = {**arm.changes, **more.get("train", {})}
     recipe = {**arm.recipe, **more.get("recipe", {})}
     loss = VARIANTS[variant].get(arm.loss, arm.loss)
-    if arm.adversarial is not None:
-        config = adversarial_config(
-            dataset, adversarial_preset(arm.adversarial, **recipe), loss=loss, seed=seed, **changes
-        )
-    else:
-        config = paper_config(dataset, loss=loss, seed=seed, **changes)
+    try:
+        if arm.adversarial is not None:
+            preset = adversarial_preset(arm.adversarial, **recipe)
+            config = adversarial_config(dataset, preset, loss=loss, seed=seed, **changes)
+        else:
+            config = paper_config(dataset, loss=loss, seed=seed, **changes)
+    except (TypeError, ValueError) as error:  # an unknown name, and a value of another type, are of the first kind
+        raise ValueError(f"`train` or `recipe` of `{arm.column}`: {error}") from error
     training = Training(dataset, group.model, config, group.trained_in)
     substitute = group.substitute and Training(dataset, group.substitute, paper_config(dataset, loss="ce", seed=seed))
     return Cell(
