@@ -151,3 +151,18 @@ def test_a_run_of_the_preset_pc_goes_on_to_the_same_bits(tmp_path: Path, monkeyp
     resumed, whole = run(tmp_path / "killed"), run(tmp_path / "whole")
     assert without_times(tmp_path / "killed") == without_times(tmp_path / "whole")
     assert all(value.equal(whole.model.state_dict()[name]) for name, value in resumed.model.state_dict().items())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_two_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
+    first = start("plain", tmp_path)
+    deadline = time.monotonic() + 60
+    while epochs_done(tmp_path) < 1 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    first.send_signal(signal.SIGSTOP)
+    try:
+        assert start("plain", tmp_path).wait() == 1
+    finally:
+        first.send_signal(signal.SIGCONT)
+    assert first.wait() == 0
+    assert epochs_done(tmp_path) == 12

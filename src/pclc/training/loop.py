@@ -160,6 +160,12 @@ class _Run:
             self.directory.begin(self._description())
         if self.directory and self.directory.finished:
             return self._read_back(self.directory, test)
+        with self.directory.held() if self.directory and self.peers.leads else nullcontext():
+            if self.directory and self.peers.count == 1 and self.directory.finished:  # by somebody else, meanwhile
+                return self._read_back(self.directory, test)
+            return self._train(test, progress, checkpoint_seconds)
+
+    def _train(self, test: Dataset | None, progress: bool, checkpoint_seconds: float) -> TrainResult:
         epochs = sum(phase.epochs for phase in self.config.phases)
         resumed = self.directory.load_checkpoint() if self.directory else None
         if resumed:

@@ -13,6 +13,8 @@ Later work adds ``evaluation.json`` and adversarial examples. Every file appears
 
 import json
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,30 @@ class RunDirectory:
             "versions": {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()},
         }
         _write(file, content)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Refuse to go on where another process trains here: both would write the same files.
+
+        The system lets go of the lock when a process ends, however it ends. Where there are no such locks, on Windows
+        and on some network disks, nothing is refused.
+        """
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        with (self.path / "config.json").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ValueError(
+                    f"Expected nobody else to train in {self.path}, but another process does. Wait for it, or choose "
+                    "another folder."
+                ) from error
+            except OSError:
+                pass
+            yield
 
     @property
     def config(self) -> dict[str, Any]:
