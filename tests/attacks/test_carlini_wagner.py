@@ -26,7 +26,7 @@ def test_the_first_example_that_fools_is_enough_to_know_who_is_fooled(space, con
     )
     assert torch.equal(nearest.success, first.success)
     assert 0 < first.success.sum() < len(x)
-    assert first.backwards < 0.95 * nearest.backwards
+    assert first.backwards < (0.95 if abort_early else 0.9) * nearest.backwards
     moved = first.success
     lengths = [(found.x_adv - x)[moved].flatten(1).norm(dim=1) for found in (nearest, first)]
     assert lengths[0].mean() < lengths[1].mean()

@@ -161,7 +161,8 @@ class _Run:
         if self.directory and self.directory.finished:
             return self._read_back(self.directory, test)
         with self.directory.held() if self.directory and self.peers.leads else nullcontext():
-            if self.directory and self.peers.count == 1 and self.directory.finished:  # by somebody else, meanwhile
+            # By somebody else, meanwhile. Of several processes only the first holds the folder, and all have to agree.
+            if self.directory and self.peers.count == 1 and self.directory.finished:
                 return self._read_back(self.directory, test)
             return self._train(test, progress, checkpoint_seconds)
 
