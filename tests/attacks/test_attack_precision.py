@@ -135,3 +135,59 @@ def test_crafting_is_on_the_model_made_ready_where_it_is_the_same():
         victim.logits(torch.rand(2, 3, 32, 32))
         assert victim._fast is victim._ready
         assert victim._fast is not model
+
+
+class Large(torch.nn.Module):
+    """Activations beyond the range of fp16, and logits that are not."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Conv2d(1, 4, 3), torch.nn.Linear(64, 4)
+
+    def forward(self, x):
+        return self.head((1e6 * self.body(x)).flatten(1) / 1e6)
+
+
+class AnotherLast(Large):
+    """Logits that come out of no linear layer."""
+
+    def forward(self, x):
+        return self.body(x).mean((2, 3))
+
+
+class Scaled(Large):
+    """Logits far beyond the range of fp16, and activations within."""
+
+    def forward(self, x):
+        return 1e6 * self.head(self.body(x).flatten(1))
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Large, False), (AnotherLast, False), (Scaled, True)])
+def test_fp16_is_used_where_it_is_enough(kind, expected):
+    torch.manual_seed(0)
+    model, x = kind().eval(), torch.rand(20, 1, 6, 6)
+    with frozen(model), Victim(model, Execution(device="cpu", precision="tf32")) as victim:
+        assert victim._can_halve(x) is expected
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["vgg13", "resnet56", "preact_resnet18"])
+@pytest.mark.parametrize("compiled", [None, True])
+def test_passes_without_a_gradient_are_in_fp16_and_as_exact_as_tf32(name, compiled):
+    torch.manual_seed(0)
+    model, x = create_model(name).train(), torch.rand(200, 3, 32, 32)
+    with torch.no_grad():
+        model(x)  # statistics of BatchNorm
+    model, x = model.eval().cuda(), x.cuda()
+    y = torch.zeros(200, dtype=torch.int64, device="cuda")
+    exact = model.double()(x.double())
+    model.float()
+    execution = Execution(compile=compiled).for_attacks(x.device)
+    with frozen(model), Victim(model, execution) as victim:
+        for _ in range(4):  # eager, then recorded, then replayed
+            half = victim.logits(x)
+        assert victim._half
+        tf32 = victim.gradient(get_objective("margin"), x, y).logits
+    errors = [(logits - exact).abs().mean() for logits in (half, tf32)]
+    assert 0 < errors[0] < 3 * errors[1]  # one rounding becomes two or three where layers are not fused
+    assert half.dtype == torch.float32

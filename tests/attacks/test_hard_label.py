@@ -8,6 +8,7 @@ from attack_zoo import CLASSES, SmallNet, digits, examples, linear
 from torch import nn
 
 from pclc.attacks import PGD, HardLabel
+from pclc.execution import Execution
 
 
 class SpentError(Exception):
@@ -83,6 +84,17 @@ def test_only_labels_are_seen():
     result = attack.run(model, x, y)
     assert 2 < result.success.sum() < len(x)
     assert torch.equal(attack.run(labels, x, y).x_adv, result.x_adv)
+
+
+def test_only_what_fools_within_eps_is_asked_again():
+    model = SmallNet().eval()
+    x, y = examples(model, 40, dtype=torch.float32)
+    coarse = Execution(device="cpu", precision="bf16")
+    attack = HardLabel(eps=0.02, queries=60)
+    exact, result = attack.run(model, x, y), attack.run(model, x, y, execution=coarse)
+    assert torch.equal(result.success, model(result.x_adv).argmax(1) != y)
+    assert result.success.sum() > 5
+    assert abs(result.forwards - exact.forwards) < len(x), "not once more for every point that fools further away"
 
 
 def test_radius_of_a_linear_model():

@@ -206,7 +206,7 @@ def test_a_matrix_has_the_precision_of_its_products(monkeypatch):
     twin = made_ready(model, BF16)
     for on in (False, True):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on):
-            torch.testing.assert_close(twin(x), model(x))
+            torch.testing.assert_close(twin.features(x), model.features(x))
     first = next(module for module in twin.modules() if isinstance(module, ready._AsMatrix))
     assert [dtype for _, dtype, _ in first.matrices] == [torch.float32, torch.bfloat16]
     with torch.autocast("cpu", dtype=torch.bfloat16):  # which leaves float64 alone
@@ -268,3 +268,77 @@ def test_code_that_looks_at_a_convolution_finds_what_it_expects(channels, execut
     ready, x = made_ready(model, execution), torch.rand(2, channels[0], 6, 6)
     assert (type(ready.conv) is nn.Conv2d) == (channels[0] == 16 or (channels[0] == 3 and execution is FP32))
     torch.testing.assert_close(ready(x), model(x))
+
+
+def test_the_last_layer_does_not_round_logits():
+    model, x = with_statistics(create_model("lenet5")), torch.rand(64, 1, 28, 28)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features = model.features(x)
+        own, ready = model.head(features), made_ready(model, BF16).head(features)
+    assert ready.dtype == torch.float32
+    exact = copy.deepcopy(model.head).double()(features.double())
+    assert 100 * (ready - exact).abs().max() < (own - exact).abs().max()
+    assert made_ready(model, FP32).head is model.head, "nothing to keep"
+
+
+@pytest.fixture
+def as_on_cuda(monkeypatch):
+    """Kernels of CUDA, done on the CPU by operations that it has."""
+    monkeypatch.setattr(ready, "_chooses_kernels", lambda execution: True)
+
+    def folded(x, weight, bias, *geometry):
+        with torch.autocast("cpu", enabled=False):  # which does not know the kernel
+            return nn.functional.conv2d(x, weight, bias, *geometry).relu()
+
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", folded)
+
+
+@pytest.mark.parametrize(("name", "left"), [("vgg13", 0), ("preact_resnet18", 1)])
+def test_a_convolution_does_the_relu_that_follows_it(name, left, as_on_cuda):
+    model = with_statistics(create_model(name).double())
+    x = torch.rand(2, 3, 32, 32)
+    twin = made_ready(model, FP32)
+    assert sum(isinstance(module, nn.ReLU) for module in twin.modules()) == left
+    for ours, reference in zip(gradient(twin, x.double()), gradient(model, x.double()), strict=True):
+        torch.testing.assert_close(ours, reference, rtol=1e-9, atol=1e-12)
+
+
+def test_under_autocast_it_has_the_dtype_of_others(as_on_cuda):
+    model = nn.Sequential(nn.Conv2d(16, 16, 3, 2, 1, dilation=2, groups=4), nn.ReLU()).eval()
+    x = torch.rand(2, 16, 9, 9)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for ours, reference in zip(gradient(made_ready(model, FP32), x), gradient(model, x), strict=True):
+            torch.testing.assert_close(ours, reference)
+
+
+def hooked_relu():
+    relu = nn.ReLU()
+    relu.register_forward_hook(lambda module, args, out: out + 1)
+    return [relu]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda: [nn.Identity().requires_grad_(), nn.Tanh(), nn.ReLU()],
+        hooked_relu,
+        lambda: [nn.LeakyReLU(0.1)],
+        lambda: [nn.ReLU6()],
+        lambda: [nn.BatchNorm2d(16).train(), nn.ReLU()],
+        lambda: [nn.BatchNorm2d(16, track_running_stats=False), nn.ReLU()],
+    ],
+)
+def test_another_layer_between_them_or_after_it_stays(between, as_on_cuda):
+    layers = between()
+    model = nn.Sequential(nn.Conv2d(16, 16, 3), *layers)
+    x = torch.rand(4, 16, 6, 6) - 0.5
+    twin = made_ready(model, FP32)
+    torch.testing.assert_close(twin(x), model(x))
+    assert [type(layer) for layer in twin] == [type(layer) for layer in model]
+
+
+def test_a_relu_in_two_places_and_one_after_padding_in_words_stay(as_on_cuda):
+    relu = nn.ReLU()
+    model = nn.Sequential(nn.Conv2d(16, 16, 3), relu, nn.Conv2d(16, 16, 3, padding="same"), nn.ReLU(), relu).eval()
+    twin = made_ready(model, FP32)
+    assert [type(layer) for layer in twin] == [type(layer) for layer in model]

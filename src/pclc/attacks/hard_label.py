@@ -11,7 +11,7 @@ from pclc.attacks.attack import Attack
 from pclc.attacks.registry import register_attack
 from pclc.attacks.types import Norm, Stop
 from pclc.attacks.validate import check_ball, check_count
-from pclc.attacks.victim import Victim
+from pclc.attacks.victim import Victim, is_success
 
 _TOLERANCE = 1e-3  # of the search along a ray, in L2, as in the authors' code
 
@@ -56,12 +56,16 @@ def start(x: Tensor, y: Tensor) -> Rays:
     return Rays(x, y, plus, nowhere, -plus, zero.bool(), x.new_zeros(len(x)), nowhere, zero, zero)
 
 
-def ask(victim: Victim, rays: Rays, shape: torch.Size, targeted: bool) -> Rays:
+def ask(victim: Victim, rays: Rays, shape: torch.Size, eps: float, targeted: bool) -> Rays:
     """Spend one query on each example: a check of a new ray, or a step of the search along one."""
     D = rays.x.shape[1]
     r = torch.where(rays.searching, (rays.low + rays.high) / 2, rays.radius.clamp(max=1))
     point = _point(rays.x, rays.ray, r).reshape(-1, *shape)
-    fooled = victim.confirm(victim.logits(point), point, rays.y, targeted)
+    logits = victim.logits(point)
+    fooled = is_success(logits, rays.y, targeted)
+    counts = (fooled & (r <= eps)).nonzero().squeeze(1)  # what is further away is never returned
+    if len(counts):
+        fooled[counts] = victim.confirm(logits[counts], point[counts], rays.y[counts], targeted)
     closer = fooled & (r < rays.radius)
     radius, best = torch.where(closer, r, rays.radius), torch.where(closer[:, None], rays.ray, rays.best)
     low = torch.where(rays.searching, torch.where(fooled, rays.low, r), 0)
@@ -90,7 +94,7 @@ def hard_label(
     rays, x_adv = start(x, y), x.flatten(1).clone()
     place = torch.arange(len(x), device=x.device)
     for _ in range(queries):
-        rays = ask(victim, rays, x.shape[1:], targeted)
+        rays = ask(victim, rays, x.shape[1:], eps, targeted)
         if stop == "success":
             done = rays.radius <= eps
             if done.any():
@@ -119,9 +123,9 @@ class HardLabel(Attack):
     and where the radius is at most eps. Examples stand at different rays and steps of their searches at the same time,
     so that every pass of the model asks one query for each example that is left.
 
-    Queries are asked in the precision of crafting, and those that seem to fool again as outcomes are decided, in IEEE
-    float32. One next to the boundary may fall differently with the rounding of another batch or device, and the rays
-    after it with it: there only the statistics of outcomes repeat.
+    Queries are asked in the precision of crafting, and those that seem to fool within eps again as outcomes are
+    decided, in IEEE float32. One next to the boundary may fall differently with the rounding of another batch or
+    device, and the rays after it with it: there only the statistics of outcomes repeat.
 
     Args:
         eps: radius of the ball, in Linf.
@@ -130,8 +134,8 @@ class HardLabel(Attack):
         stop: "success" leaves an example as soon as the radius is at most eps; "never" spends all queries and returns
             the nearest example found.
 
-    Cost: `queries` forward passes, one more for each query that fools where crafting is not in float32, two more; no
-    backward pass.
+    Cost: `queries` forward passes, one more for each query that fools within eps where crafting is not in float32, two
+    more; no backward pass.
 
     Example:
         >>> model = torch.nn.Linear(2, 2, bias=False)

@@ -18,8 +18,9 @@ from pclc.execution import Batched, Execution, ieee_fp32, made_ready
 _NEAR_TIE = 1e-5
 _EXACT_ROWS = 500
 
-# Rows on which a model that was made ready is compared with itself, and by how much of the largest logit it may differ.
-_COMPARED_ROWS, _SAME = 16, 1e-3
+# Rows on which a model that was made ready is compared with itself, and by how much of the largest logit it may differ:
+# in float32, and with the ten bits of TF32 and fp16.
+_COMPARED_ROWS, _SAME, _NEARLY_SAME = 16, 1e-3, 1e-2
 
 
 class Slope(NamedTuple):
@@ -50,7 +51,7 @@ class Victim:
         self._fast = self._ready = model
         if isinstance(model, nn.Module) and execution.resolved_precision != "fp32":
             self._ready = made_ready(model, execution)
-        self._has_chosen = False
+        self._has_chosen = self._half = False
         # Weak, so that a victim nobody holds is gone at once with its graphs, and waits for no collector of cycles.
         self._me = weakref.proxy(self)
         self._logits = self._batched(partial(Victim._forward, self._me))
@@ -134,6 +135,7 @@ class Victim:
         self._has_chosen = True
         if self._ready is not self.model and self._is_same(x[:_COMPARED_ROWS]):
             self._fast = self._ready
+            self._half = x.is_cuda and self.execution.resolved_precision == "tf32" and self._can_halve(x)
         if self.execution.compile:
             self._fast = torch.compile(self._fast)
 
@@ -146,6 +148,20 @@ class Victim:
         except Exception:  # whatever a stranger's module raises; the model itself will say it better
             return False
 
+    @torch.no_grad()
+    def _can_halve(self, x: Tensor) -> bool:
+        """Whether fp16 is enough for the model's numbers, and its logits keep more digits than fp16 has."""
+        x = torch.cat([x[:_COMPARED_ROWS], 1 - x[:_COMPARED_ROWS]])  # images that are as different as can be
+        try:
+            with ieee_fp32():
+                own = self.model(x.clone())
+            with self.execution.arithmetic(half=True):
+                half = self._ready(x.clone())
+            close = (half - own).abs() <= _NEARLY_SAME * own.abs().amax()
+            return bool(close.all()) and not torch.equal(half, half.half().to(half.dtype))
+        except Exception:  # code that cannot cope with fp16
+            return False
+
     def _placed(self, x: Tensor) -> Tensor:
         return x.contiguous(memory_format=self.execution.memory_format) if x.dim() == 4 else x
 
@@ -153,7 +169,7 @@ class Victim:
 
     @torch.no_grad()
     def _forward(self, x: Tensor) -> tuple[Tensor]:
-        with self.execution.arithmetic():
+        with self.execution.arithmetic(self._half):
             return (_copied(self._fast(self._placed(x).clone())),)
 
     @torch.no_grad()

@@ -25,19 +25,22 @@ _MATRICES = 4
 
 
 def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
-    """The model with convolutions that run faster.
+    """The model with layers that run faster, and a last one that rounds less.
 
-    - BatchNorm is folded into the convolution before it, which is a pass over memory less.
+    - BatchNorm is folded into the convolution before it, and on CUDA ReLU into the one after which it comes: each is a
+      pass over memory less.
     - Weights are laid out as the images are.
     - Convolutions of few channels get a gradient, or an input, for which cuDNN has better kernels; on small images and
       CUDA they become products with a matrix.
+    - The last linear layer stays in float32 where autocast would take less: attacks compare logits that are nearly
+      equal.
 
-    Only what is safe to change from outside is changed: a convolution or a BatchNorm in eval mode that occurs once and
-    has no hooks, both in a row in a plain `nn.Sequential`, or named by their module's class in `norms_after`, a
-    dictionary from each convolution to the BatchNorm to which its output goes, and nowhere else. What is changed is
-    copied, all else is shared with the model, and where nothing is to be changed the model itself comes back. There is
-    no gradient of the weights. Whoever uses it looks once whether it gives what the model gives: code outside may call
-    the layers one by one.
+    Only what is safe to change from outside is changed: layers in eval mode that occur once and have no hooks. One is
+    folded into a convolution where both are in a row in a plain `nn.Sequential`; a BatchNorm also where the module's
+    class names both in `norms_after`, a dictionary from each convolution to the BatchNorm to which its output goes, and
+    nowhere else. What is changed is copied, all else is shared with the model, and where nothing is to be changed the
+    model itself comes back. There is no gradient of the weights. Whoever uses it looks once whether it gives what the
+    model gives: code outside may call the layers one by one.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU()).eval()
@@ -49,20 +52,26 @@ def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
         )
     """
     uses = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
-    return _ready(model, execution, uses)
+    linear = [module for module in model.modules() if _is_plain(module, nn.Linear, uses)]
+    last = linear[-1] if linear and execution.resolved_precision != "fp32" else None
+    return _ready(model, execution, uses, last)
 
 
-def _ready(module: nn.Module, execution: Execution, uses: Counter[int]) -> nn.Module:
+def _ready(module: nn.Module, execution: Execution, uses: Counter[int], last: nn.Module | None) -> nn.Module:
     if _is_plain(module, nn.Conv2d, uses):
         return _fast(module, execution)  # type: ignore[arg-type]
+    if module is last:
+        return _twin(module, _Float32Linear)
     children = dict(module.named_children())
-    ready = {name: _ready(child, execution, uses) for name, child in children.items()}
+    ready = {name: _ready(child, execution, uses, last) for name, child in children.items()}
     for name, after in _norms_after(module):
         conv, norm = children.get(name, module), children.get(after, module)
         plain = _is_plain(conv, nn.Conv2d, uses) and _is_plain(norm, nn.BatchNorm2d, uses)
         if plain and _is_fixed(norm) and not conv.training:
             ready[name] = _fast(fuse_conv_bn_eval(conv, norm), execution)  # type: ignore[arg-type, type-var]
             ready[after] = nn.Identity()
+    if type(module) is nn.Sequential and _chooses_kernels(execution):
+        _fold_relu(module, ready, uses)
     if all(ready[name] is child for name, child in children.items()):
         return module
     # Not by `copy.copy` and assignment, of which modules may make something of their own: a compiled one hands what is
@@ -71,6 +80,30 @@ def _ready(module: nn.Module, execution: Execution, uses: Counter[int]) -> nn.Mo
     twin.__dict__.update(module.__dict__)
     twin.__dict__["_modules"] = {**module._modules, **ready}
     return twin
+
+
+def _chooses_kernels(execution: Execution) -> bool:
+    """Whether kernels that only CUDA has are chosen here, and not by a compiler."""
+    return execution.torch_device.type == "cuda" and not execution.compile
+
+
+def _fold_relu(module: nn.Sequential, ready: dict[str, nn.Module], uses: Counter[int]) -> None:
+    """Have convolutions do the ReLU that follows them, at once or after a BatchNorm that is gone."""
+    before: str | None = None  # the convolution whose output comes here
+    for name, layer in module._modules.items():
+        if layer is None or uses[id(layer)] > 1:
+            before = None
+        elif before is not None and _is_plain(layer, nn.ReLU, uses):
+            ready[before] = _twin(ready[before], _ConvReLU)
+            ready[name], before = nn.Identity(), None
+        elif type(layer) is not nn.BatchNorm2d or type(ready[name]) is not nn.Identity:  # it was not folded
+            before = name if _takes_relu(ready[name]) else None
+
+
+def _takes_relu(layer: nn.Module) -> bool:
+    if not isinstance(layer, nn.Conv2d) or type(layer) is not nn.Conv2d:
+        return False
+    return layer.bias is not None and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
 def _norms_after(module: nn.Module) -> Iterable[tuple[str, str]]:
@@ -100,7 +133,7 @@ def _fast(conv: nn.Conv2d, execution: Execution) -> nn.Module:
         return _twin(conv, _MoreChannels, more=_laid_out(weight, execution))
     reach = [size - 1 - pad for size, pad in zip(conv.kernel_size, padding, strict=True)]
     if few and conv.out_channels < _MUCH and conv.stride == conv.dilation == (1, 1) and min(reach) >= 0:
-        kind = _AsMatrix if execution.torch_device.type == "cuda" and not execution.compile else _FewChannels
+        kind = _AsMatrix if _chooses_kernels(execution) else _FewChannels
         twin = _twin(conv, kind, turned=conv.weight.detach().flip(2, 3).transpose(0, 1).contiguous())
         twin.reach, twin.matrices = reach, {}  # type: ignore[assignment]
         return twin
@@ -111,13 +144,30 @@ def _laid_out(weight: Tensor, execution: Execution) -> Tensor:
     return weight.detach().contiguous(memory_format=execution.memory_format)
 
 
-def _twin(conv: nn.Conv2d, kind: type[nn.Conv2d], **weights: Tensor) -> nn.Conv2d:
-    """The convolution with weights of its own, as another kind of one: a model's code may look at its attributes."""
-    twin = copy.copy(conv)
+def _twin(layer: nn.Module, kind: type[nn.Module], **weights: Tensor) -> nn.Module:
+    """The layer with weights of its own, as another kind of one: a model's code may look at its attributes."""
+    twin = copy.copy(layer)
     twin.__class__ = kind
     own = {name: nn.Parameter(weight, requires_grad=False) for name, weight in weights.items()}
-    twin._parameters = {**conv._parameters, **own}
+    twin._parameters = {**layer._parameters, **own}
     return twin
+
+
+class _Float32Linear(nn.Linear):
+    """A linear layer that autocast leaves in the precision of its weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x.to(self.weight.dtype))
+
+
+class _ConvReLU(nn.Conv2d):
+    """A convolution with bias and ReLU in one kernel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        geometry = self.stride, self.padding, self.dilation, self.groups
+        y: Tensor = _RectifiedConvolution.apply(x, self.weight, self.bias, geometry)  # type: ignore[no-untyped-call]
+        return y
 
 
 class _MoreChannels(nn.Conv2d):
@@ -171,9 +221,7 @@ class _AsMatrix(_FewChannels):
 
         None for one size too many. None is thrown away, since a CUDA graph may read it.
         """
-        kind = x.device.type
-        lowers = torch.is_autocast_enabled(kind) and x.dtype != torch.float64  # which autocast leaves alone
-        dtype = torch.get_autocast_dtype(kind) if lowers else x.dtype
+        dtype = _autocast_dtype(x)
         key = x.shape[1:], dtype, x.device
         if key not in self.matrices:
             if len(self.matrices) >= _MATRICES:
@@ -204,6 +252,33 @@ class _Product(torch.autograd.Function):
         large = torch.finfo(back.dtype).max / 4
         grad = grad.to(back.dtype).nan_to_num(0.0, large, -large)
         return F.linear(grad, back).to(ctx.dtype), None, None, None
+
+
+class _RectifiedConvolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, geometry: tuple[Any, ...]) -> Tensor:
+        dtype = _autocast_dtype(x)
+        ctx.dtype, ctx.geometry = x.dtype, geometry
+        x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
+        y = torch.cudnn_convolution_relu(x, weight, bias, *geometry)
+        ctx.save_for_backward(x, weight, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight, y), (grad,) = ctx.saved_tensors, grads
+        stride, padding, dilation, groups = ctx.geometry
+        through = torch.ops.aten.threshold_backward(grad, y, 0)
+        back = torch.ops.aten.convolution_backward(
+            through, x, weight, None, stride, padding, dilation, False, [0, 0], groups, [True, False, False]
+        )
+        return back[0].to(ctx.dtype), None, None, None
+
+
+def _autocast_dtype(x: Tensor) -> torch.dtype:
+    """What autocast makes of images: it leaves float64 alone."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 else x.dtype
 
 
 class _Convolution(torch.autograd.Function):

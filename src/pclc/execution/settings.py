@@ -21,8 +21,9 @@ class Execution:
     Args:
         device: "cpu", "cuda", "cuda:1", ...; None takes CUDA where there is one.
         precision: of training and of gradients. "fp32" is IEEE float32 with TF32 off; "auto" is bf16 for training on
-            CUDA devices that have it, TF32 for attacks on CUDA, and fp32 elsewhere. Weights, losses and decisions on
-            outcomes are float32 in any case.
+            CUDA devices that have it, TF32 for attacks on CUDA, and fp32 elsewhere. Where attacks use TF32, passes
+            without a gradient are in fp16, which has as many digits. Weights, losses and decisions on outcomes are
+            float32 in any case.
         compile: use `torch.compile`; None does so on CUDA for training long enough to pay for it. Attacks compile only
             where it is True.
         cuda_graphs: replay steps from CUDA graphs; None does so on CUDA.
@@ -96,12 +97,15 @@ class Execution:
         return model.to(memory_format=self.memory_format)  # type: ignore[call-overload, no-any-return]
 
     @contextmanager
-    def arithmetic(self) -> Iterator[None]:
-        """Forward passes in the chosen precision."""
-        bf16 = self.resolved_precision == "bf16"
+    def arithmetic(self, half: bool = False) -> Iterator[None]:
+        """Forward passes in the chosen precision; with `half` in fp16 where that is TF32.
+
+        Both have ten bits after the point, and fp16 moves half the bytes. Its range is small, too small for gradients.
+        """
+        lower = {"bf16": torch.bfloat16, "tf32": torch.float16 if half else None}.get(self.resolved_precision)
+        kind, enabled = self.torch_device.type, lower is not None
         # No cache: inside somebody else's autocast it would outlive this block, and a graph would keep old weights.
-        autocast = torch.autocast(self.torch_device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False)
-        with self.float32(), autocast:
+        with self.float32(), torch.autocast(kind, dtype=lower, enabled=enabled, cache_enabled=False):
             yield
 
     def float32(self) -> AbstractContextManager[None]:
