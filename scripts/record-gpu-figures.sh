@@ -21,6 +21,9 @@ figure() { # file, then the arguments of pclc bench
 mkdir -p "$out"
 pgd='pgd(eps=8/255, alpha=2/255, steps=40)'
 
+# What attacks are made of.
+figure passes passes
+
 # Attacks beside the peers: on a model that withstands, and on models that fall.
 model vgg13-madry cifar10 --adversarial madry-cifar10 --epochs 30
 figure attack-vgg13-robust attack "$runs/vgg13-madry" --attack "$pgd" --examples 10000 --batch-size 2000 --rounds 1

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,21 @@ def test_bench_attack(tmp_path: Path) -> None:
     assert [(row["variant"], row["runs"], row["times the fastest peer"]) for row in rows] == [
         ('pclc, stop="success"', 2, None)
     ]
+
+
+def test_bench_passes(tmp_path: Path) -> None:
+    save = tmp_path / "results" / "passes.json"
+    options = ("--network", "vgg13", "--batch-size", "4", "--rounds", "2", "--device", "cpu", "--save", save)
+    pclc("bench", "passes", *options)
+    rows = json.loads(save.read_text())["rows"]
+    asked = ("logits", "gradients", "exact logits")
+    assert [(row["pass"], row["variant"]) for row in rows] == list(product(asked, ("plain", "pclc")))
+    for plain, ours in zip(rows[::2], rows[1::2], strict=True):
+        assert plain["times the plain one"] == 1
+        assert ours["img/s"] == pytest.approx(4e3 / ours["ms"])
+        assert 0.05 < ours["times the plain one"] < 20
+    pclc("bench", "page", "--results", save.parent, "--out", tmp_path / "page.md")
+    assert "## Passes through a network" in (tmp_path / "page.md").read_text()
 
 
 def test_bench_train_adversarial() -> None:

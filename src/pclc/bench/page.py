@@ -16,6 +16,7 @@ _TITLES = {
     "train": "Training",
     "accuracy": "Clean accuracy",
     "robustness": "Robust accuracy",
+    "passes": "Passes through a network",
     "attack": "Attacks",
     "parity": "Parity with pyautoattack,",
 }

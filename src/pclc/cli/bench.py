@@ -234,6 +234,34 @@ def attack(
 
 
 @bench_app.command()
+def passes(
+    networks: Annotated[
+        list[str] | None, typer.Option("--network", help="May be given again; by default four.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images a pass; by default what suits the device.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")] = 5,
+    compiled: Annotated[bool, typer.Option(help="On CUDA also compiled variants.")] = True,
+    device: Device = None,
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """Logits and gradients a second, as attacks ask for them, beside the plain model; no training, no data.
+
+    Example: `pclc bench passes --network vgg13 --device cpu --batch-size 50`
+    """
+    import pclc
+    from pclc.bench.passes import NETWORKS, bench_passes
+
+    def report(row: dict[str, Any]) -> None:
+        typer.echo(f"{row['network']}, {row['pass']}, {row['variant']}: {row['img/s']:,.0f} img/s", err=True)
+
+    execution = pclc.Execution(device=device, batch_size=batch_size)
+    _finish(bench_passes(networks or NETWORKS, execution, rounds, compiled, report), as_json, save)
+
+
+@bench_app.command()
 def robustness(
     runs: Annotated[list[Path], typer.Argument(help="Run directories of trained models.")],
     attacks: Annotated[list[str], typer.Option("--attack", help="An attack; may be given again.")],

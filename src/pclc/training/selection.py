@@ -47,8 +47,8 @@ def robust_accuracy(
 ) -> float:
     """Share of the examples that the model gets right under attack; every process takes its part of them."""
     device = execution.torch_device
-    # Compiling the model as it is attacked takes longer than the few passes here.
-    crafting = replace(execution, compile=False)
+    # Compiling the model as it is attacked, and recording graphs of it, takes longer than the few passes here.
+    crafting = replace(execution, compile=False, cuda_graphs=False)
     mine = torch.arange(peers.rank, len(dataset), peers.count)
 
     def right(images: Tensor, labels: Tensor, index: Tensor) -> Tensor:
