@@ -84,11 +84,34 @@ def test_bench_pc_beside_itself_without_pc() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "sentences"),
+    [
+        (
+            "--margin 0.5 --alpha 1",
+            ["--margin changes nothing with --loss ce, only with pc or pc-lc", "--alpha chan"],
+        ),
+        ("--loss pc --margin 0.5 --logit-weight 1", ["--logit-weight changes nothing with --loss pc, only with pc-lc"]),
+        ("--warm-up-share 0.1", ["--warm-up-share changes nothing with --schedule step, only with cosine."]),
+        ("--adversarial fast --lr-factor 0.1", ["--lr-factor changes nothing with --schedule cosine, only with step."]),
+        ("--adversarial pc --margin 0.5 --logit-weight 0.1", []),
+        ("--loss gce --alpha 0.5 --lr-factor 0.5", []),
+    ],
+)
+def test_an_option_without_effect_is_said(options: str, sentences: list[str], tmp_path: Path) -> None:
+    arguments = [*TRAIN, *options.split(), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.stderr.count("changes nothing") == len(sentences)
+    for sentence in sentences:
+        assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ("--adversarial pgd", "Expected a recipe of adversarial training (paper-grey, "),
         ("--eps 0.1 --step-size 0.1", "Expected --eps, --step-size to be used with --adversarial, one of paper-grey"),
         ("--adversarial fast --eps eight", "Expected --eps to be a number such as 0.3 or 8/255, but got 'eight'"),
+        ("--adversarial fast --step-size 2/", "Expected --step-size to be a number such as 0.3 or 8/255, but got '2/'"),
         ("--adversarial paper-grey --eps 0.3,0.1", "low <= high, but got (0.3, 0.1)"),
         ("--adversarial madry-mnist --beta 6", "Expected `beta` to be used with method"),
         ("--clean-share 0.5", "Expected --clean-share to be used with --adversarial, one of paper-grey"),

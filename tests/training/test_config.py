@@ -109,6 +109,7 @@ def test_json_and_back() -> None:
         ({"augmentation": "mixup"}, "`augmentation` to be one of none, crop, crop-flip, authors, but got 'mixup'"),
         ({"validation": 1.0}, r"`validation` to be in \[0, 1\)"),
         ({"seed": -1}, "`seed`"),
+        ({"seed": 2**63}, r"`seed` to be a whole number of at least 0, below 2\*\*63, but got"),
     ],
 )
 def test_refusals(arguments: dict[str, object], sentence: str) -> None:

@@ -102,6 +102,20 @@ def test_a_run_that_diverged_at_its_end_does_not_count_as_finished(digits: Datas
     assert not RunDirectory(tmp_path).finished
 
 
+@pytest.mark.parametrize("adversarial", [None, pclc.AdversarialConfig("madry", eps=0.1, steps=1)])
+@pytest.mark.parametrize("lr", [1e30, 1e38])  # weights that overflow in the network, and in the step
+def test_a_last_step_that_diverged_is_said(
+    lr: float, adversarial: pclc.AdversarialConfig | None, digits: Dataset, tmp_path: Path
+) -> None:
+    """The loss of its epoch is that of the steps before it, and finite."""
+    config = TrainConfig(
+        loss="ce", warm_up_epochs=0, epochs=1, batch_size=1437, optimizer="sgd", lr=lr, adversarial=adversarial
+    )
+    with pytest.raises(TrainingError, match="The logits are NaN or infinite after the last step in epoch 1: the tr"):
+        pclc.train(network(), digits, config, out=tmp_path, execution=CPU)
+    assert not RunDirectory(tmp_path).finished
+
+
 def test_collapse_is_said(digits: Dataset) -> None:
     """A dead network, all of whose ReLUs are off, stays at chance for ever."""
     model = network()

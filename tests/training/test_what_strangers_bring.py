@@ -1,5 +1,8 @@
 """Models, data and folders that are not ours, and what happens to them."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import pclc
-from pclc.training import TrainingError, adversarial_preset
+from pclc.training import TrainingError, adversarial_preset, mart_loss, run_directory
 from pclc.training.loop import accuracy
 from pclc.training.robust_losses import kl_rows, trades_loss
 from pclc.training.run_directory import RunDirectory
@@ -40,6 +43,90 @@ def test_a_folder_with_other_images_is_refused(tmp_path: Path) -> None:
         pclc.train(pclc.create_model("lenet8", num_classes=2), own_data(1), ONE_EPOCH, out=tmp_path, execution=CPU)
 
 
+def test_a_name_that_is_known_does_not_hide_other_examples(digits: pclc.Dataset, tmp_path: Path) -> None:
+    """A part of a known data set, or one with other labels, is another one under the same name."""
+
+    def run(dataset: pclc.Dataset, out: str) -> None:
+        pclc.train(pclc.create_model("lenet8"), dataset, ONE_EPOCH, out=tmp_path / out, execution=CPU)
+
+    run(digits.subset(torch.arange(16)), "part")
+    run(digits.subset(torch.arange(16)), "part")
+    with pytest.raises(ValueError, match=r"holds another one \(different: dataset\.hash"):
+        run(digits.subset(torch.arange(16, 32)), "part")
+    run(digits, "whole")
+    with pytest.raises(ValueError, match=r"holds another one \(different: dataset\.hash"):
+        run(replace(digits, labels=(digits.labels + 1) % 10), "whole")
+    changed = pclc.load_dataset("digits")
+    changed.labels[0] = 5
+    with pytest.raises(ValueError, match=r"holds another one \(different: dataset\.hash"):
+        run(changed, "whole")
+
+
+def test_a_checkpoint_of_other_settings_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def run(lr: float) -> pclc.training.TrainResult:
+        model, config = pclc.create_model("lenet8", num_classes=2), replace(ONE_EPOCH, lr=lr, epochs=2)
+        return pclc.train(model, own_data(0), config, out=tmp_path, execution=CPU, checkpoint_seconds=0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(0.01)
+    (tmp_path / "config.json").unlink()
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"Expected the checkpoint in .* to be of this run, but it is of one"):
+            run(0.02)
+    (tmp_path / "checkpoint.pt").unlink()
+    assert run(0.02).history[0]["lr"] == 0.02
+
+
+def test_a_result_of_unknown_settings_is_not_taken(tmp_path: Path) -> None:
+    model = pclc.create_model("lenet8", num_classes=2)
+    pclc.train(model, own_data(0), ONE_EPOCH, out=tmp_path, execution=CPU)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(ValueError, match=r"has a training\.json without the config\.json"):
+        pclc.train(model, own_data(0), replace(ONE_EPOCH, lr=0.1), out=tmp_path, execution=CPU)
+
+
+def test_of_two_that_begin_at_once_in_a_new_folder_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = run_directory._write
+
+    def slowly(file: Path, content: dict[str, object]) -> None:
+        time.sleep(0.3)
+        write(file, content)
+
+    def begin(seed: int) -> str:
+        try:
+            RunDirectory(tmp_path / "run").begin({"seed": seed})
+        except ValueError as error:
+            return str(error)
+        return "begun"
+
+    monkeypatch.setattr(run_directory, "_write", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        said = sorted(pool.map(begin, range(2)))
+    assert "holds another one (different: seed" in said[0]
+    assert said[1] == "begun"
+
+
+@pytest.mark.parametrize("adversarial", [None, adversarial_preset("madry-mnist", steps=1)])
+def test_a_model_with_too_few_outputs_is_refused(
+    adversarial: pclc.AdversarialConfig | None, digits: pclc.Dataset, tmp_path: Path
+) -> None:
+    config = replace(ONE_EPOCH, adversarial=adversarial)
+    sentence = r"logits of shape \(N, 10\), .* labels go up to 9, but got \(2, 5\) for 2 images"
+    with pytest.raises(ValueError, match=sentence):
+        pclc.train(pclc.create_model("lenet8", num_classes=5), digits, config, out=tmp_path / "run", execution=CPU)
+    assert not (tmp_path / "run").exists()
+    tuples = type("Tuples", (Network,), {"forward": lambda self, x: (x, x)})
+    with pytest.raises(ValueError, match="but got a tuple"):
+        pclc.train(tuples(), own_data(0), config, execution=CPU)
+
+
 def test_a_finished_run_is_measured_on_the_test_set_that_is_given(tmp_path: Path) -> None:
     first = pclc.train(pclc.create_model("lenet8", num_classes=2), own_data(0), ONE_EPOCH, out=tmp_path, execution=CPU)
     again = pclc.train(
@@ -61,6 +148,18 @@ def test_wrong_things_are_refused_before_the_first_epoch() -> None:
         pclc.train(Network(), own_data(0), {"epochs": 1})  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Expected argument `labels` to be a tensor, but got list"):
         pclc.Dataset(own_data(0).images, [0] * 16, ("a", "b"), "own", "train")  # type: ignore[arg-type]
+
+
+def test_a_test_set_that_does_not_fit_is_refused_before_the_first_epoch(tmp_path: Path) -> None:
+    model, data = pclc.create_model("lenet8", num_classes=2), own_data(0)
+    assert pclc.train(model, data, ONE_EPOCH, test=replace(data, classes=["a", "b"]), execution=CPU).test_accuracy  # type: ignore[arg-type]
+    turned = replace(data, classes=("b", "a"))
+    with pytest.raises(ValueError, match=r"Expected the classes of `test` in the order .* but got \('b', 'a'\) for"):
+        pclc.train(model, data, ONE_EPOCH, test=turned, out=tmp_path / "run", execution=CPU)
+    colour = replace(data, images=data.images.expand(-1, 3, -1, -1))
+    with pytest.raises(ValueError, match=r"Expected `x` to be of shape \(N, 1, 8, 8\), but got \(2, 3, 8, 8\)"):
+        pclc.train(model, data, ONE_EPOCH, test=colour, out=tmp_path / "run", execution=CPU)
+    assert not (tmp_path / "run").exists()
 
 
 def test_adversarial_training_that_diverges_says_so() -> None:
@@ -107,3 +206,13 @@ def test_a_masked_class_adds_nothing_to_kl(adversarial: list[float]) -> None:
     assert grad.isfinite().all()
     both = kl_rows(torch.tensor([[1.0, 0.5, -torch.inf]]), torch.tensor([[0.0, 1.0, -torch.inf]]))
     torch.testing.assert_close(both, kl_rows(torch.tensor([[1.0, 0.5]]), torch.tensor([[0.0, 1.0]])))
+
+
+@pytest.mark.parametrize("y", [0, 1, 2])
+def test_mart_without_any_false_class(y: int) -> None:
+    """Whichever the true class is: there is no rival, and nothing to learn."""
+    logits = torch.full((1, 3), -torch.inf).index_fill(1, torch.tensor([y]), 1.0).requires_grad_()
+    loss = mart_loss(logits, logits, torch.tensor([y]))
+    (grad,) = torch.autograd.grad(loss, logits)
+    assert loss == 0
+    assert not grad.any()

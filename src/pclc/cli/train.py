@@ -9,7 +9,7 @@ import typer
 from pclc.cli.output import interruptible
 
 if TYPE_CHECKING:
-    from pclc.training import AdversarialConfig
+    from pclc.training import AdversarialConfig, TrainConfig
 
 
 def train(
@@ -146,6 +146,9 @@ def train(
     else:
         both = {} if epochs is None else {"warm_up_epochs": max(0, epochs)}  # that fewer are wrong is said of --epochs
         config = paper_config(dataset, **{**both, **given})
+    if os.environ.get("RANK", "0") == "0":
+        for sentence in _without_effect(config, given):
+            typer.echo(f"pclc: {sentence}", err=True)
     name = model or PRESETS[dataset].model
     if device is None and "LOCAL_RANK" in os.environ and torch.cuda.is_available():
         device = f"cuda:{os.environ['LOCAL_RANK']}"
@@ -188,6 +191,25 @@ def _what_is_kept(out: Path) -> str:
     return f"the same command goes on after epoch {len(kept['history'])}."
 
 
+# What each number belongs to. It is not refused elsewhere: the command of a run repeats every number of it.
+_LOSSES = {
+    "margin": ("pc", "pc-lc", "pc-lc-authors"),
+    "logit_weight": ("pc-lc", "pc-lc-authors"),
+    "alpha": ("gce",),
+}
+_SCHEDULES = {"lr_factor": ("step",), "warm_up_share": ("cosine",)}
+
+
+def _without_effect(config: "TrainConfig", given: dict[str, Any]) -> list[str]:
+    """A sentence for each option that was given and changes nothing."""
+    return [
+        f"--{name.replace('_', '-')} changes nothing with --{option} {value}, only with {' or '.join(users)}."
+        for option, value, numbers in (("loss", config.loss, _LOSSES), ("schedule", config.schedule, _SCHEDULES))
+        for name, users in numbers.items()
+        if name in given and value not in users
+    ]
+
+
 def _recipe(name: str | None, changes: dict[str, Any]) -> "AdversarialConfig | None":
     """The recipe of that name with what else was said, or nothing where nothing was."""
     from pclc.training import ADVERSARIAL_PRESETS, adversarial_preset
@@ -210,8 +232,8 @@ def _radius(text: str) -> float | tuple[float, ...]:
 
 def _number(option: str, text: str) -> float:
     """A number or a fraction a/b."""
-    top, _, bottom = text.partition("/")
+    top, slash, bottom = text.partition("/")
     try:
-        return float(top) / float(bottom or 1)
+        return float(top) / (float(bottom) if slash else 1)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"Expected {option} to be a number such as 0.3 or 8/255, but got {text!r}.") from None

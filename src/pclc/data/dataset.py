@@ -1,7 +1,7 @@
 """A labelled set of images that fits in memory, kept as bytes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ class Dataset:
     classes: tuple[str, ...]
     name: str
     split: str
+    _read: tuple[int, ...] | None = field(default=None, init=False)  # so that `replace` leaves it behind
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
@@ -65,6 +66,20 @@ class Dataset:
     def __repr__(self) -> str:
         shape = " x ".join(str(size) for size in self.images.shape[1:])
         return f"Dataset({self.name}, {self.split}: {len(self)} images of {shape}, {len(self.classes)} classes)"
+
+    @property
+    def as_read(self) -> bool:
+        """Whether these are the examples that the name stands for: all that were read from its files, unchanged."""
+        return self._read is not None and self._read == self._versions()
+
+    def mark_as_read(self) -> "Dataset":
+        """Note that the tensors are what the files hold; a part, a changed copy or a change in place is so no more."""
+        object.__setattr__(self, "_read", self._versions())
+        return self
+
+    def _versions(self) -> tuple[int, ...]:
+        """PyTorch counts the changes of a tensor in place, but not of those that were made in inference mode."""
+        return tuple(-1 if value.is_inference() else value._version for value in (self.images, self.labels))
 
     def subset(self, indices: Sequence[int] | Tensor) -> "Dataset":
         """Return the examples at ``indices``, in that order."""

@@ -52,4 +52,4 @@ def load_dataset(name: str, split: str = "train", root: str | os.PathLike[str] |
         class_names or description.classes,
         name,
         split,
-    )
+    ).mark_as_read()

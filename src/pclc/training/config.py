@@ -116,7 +116,7 @@ class TrainConfig:
             "alpha": (0 <= self.alpha < float("inf"), "at least 0"),
             "augmentation": (self.augmentation in AUGMENTATIONS, f"one of {', '.join(AUGMENTATIONS)}"),
             "validation": (0 <= self.validation < 1, "in [0, 1)"),
-            "seed": (_whole(self.seed) and self.seed >= 0, "a whole number of at least 0"),
+            "seed": (_whole(self.seed) and 0 <= self.seed < 2**63, "a whole number of at least 0, below 2**63"),
             "optimizer": (self.optimizer in ("adam", "sgd"), "adam or sgd"),
             "momentum": (self.momentum is None or 0 <= self.momentum < 1, "in [0, 1)"),
             "schedule": (self.schedule in ("step", "cosine"), "step or cosine"),

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks.frozen import frozen
-from pclc.data import dataset_names
 from pclc.data.dataset import Dataset
 from pclc.data.feed import Feed, epoch_seed
 from pclc.data.split import split_validation
 from pclc.execution import Execution, ieee_fp32, in_batches
-from pclc.hashes import tensor_hash
+from pclc.hashes import settings_hash, tensor_hash
 from pclc.models import load_weights, save_model
 from pclc.models.config import config_of
 from pclc.models.weights import unwrap
@@ -97,6 +96,13 @@ def train(
     for name, given, kind in (("config", config, TrainConfig), ("test", test, Dataset)):
         if given is not None and not isinstance(given, kind):
             raise TypeError(f"Expected `{name}` to be a pclc.{kind.__name__}, but got {type(given).__name__}.")
+    if test is not None:
+        ours, theirs = tuple(dataset.classes), tuple(test.classes)
+        if theirs != ours and set(theirs) == set(ours):
+            raise ValueError(
+                "Expected the classes of `test` in the order of those of `dataset`, as a label has to mean the same, "
+                f"but got {theirs!r} for {ours!r}."
+            )
     config = config or TrainConfig()
     execution = execution or Execution()
     with processes(execution.torch_device) as peers:
@@ -135,13 +141,15 @@ class _Run:
         self.num_classes = len(dataset.classes)
         self.validation: Dataset | None = None
         self.dataset_name = dataset.name
-        # A name of the registry says what the images are, and another one does not.
-        known = dataset.name in dataset_names()
-        self.own_data = {} if known else {"hash": tensor_hash(dataset.images, dataset.labels)}
+        # The name says what the images are where they were read by it; of a part or a changed copy it does not.
+        self.own_data = {} if dataset.as_read else {"hash": tensor_hash(dataset.images, dataset.labels)}
         if config.validation:
             dataset, self.validation = split_validation(dataset, config.validation)
         self.examples = len(dataset)
         self.model = execution.place(unwrap(model))
+        self.some = dataset.subset(torch.arange(min(2, len(dataset))))
+        self.diverged = False
+        self._check_outputs(dataset)
         self.average = Average(self.model, config.ema) if config.ema else None
         self.selection: Selection | None = None
         if config.adversarial is not None:
@@ -155,7 +163,27 @@ class _Run:
         self.history: list[dict[str, Any]] = []
         self.seconds = self.setup_seconds = 0.0
 
+    def _check_outputs(self, dataset: Dataset) -> None:
+        """Refuse a model with too few outputs: the loss would end in an IndexError, on CUDA in a dead device."""
+        logits: object = self._some_logits(dataset)
+        n, largest = min(2, len(dataset)), int(dataset.labels.max())
+        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[1] <= largest:
+            got = tuple(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+            raise ValueError(
+                f"Expected `model` to give logits of shape (N, {self.num_classes}), one for each class of "
+                f"{dataset.name!r}, whose labels go up to {largest}, but got {got} for {n} images."
+            )
+
+    def _some_logits(self, dataset: Dataset) -> Tensor:
+        """Of the first images, in eval mode."""
+        generators = torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
+        with generators, frozen(self.model), torch.no_grad():
+            logits: Tensor = self.model(dataset.images[:2].to(self.device).float() / 255)
+        return logits
+
     def go(self, test: Dataset | None, progress: bool, checkpoint_seconds: float) -> TrainResult:
+        if test is not None:
+            self._some_logits(test)  # images that the model does not take are said now, not after the last epoch
         if self.directory and self.peers.leads:
             self.directory.begin(self._description())
         if self.directory and self.directory.finished:
@@ -169,6 +197,11 @@ class _Run:
     def _train(self, test: Dataset | None, progress: bool, checkpoint_seconds: float) -> TrainResult:
         epochs = sum(phase.epochs for phase in self.config.phases)
         resumed = self.directory.load_checkpoint() if self.directory else None
+        if self.directory and resumed and resumed.get("run", self._hash()) != self._hash():
+            raise ValueError(
+                f"Expected the checkpoint in {self.directory.path} to be of this run, but it is of one with other "
+                "settings. Remove it, and the run begins anew."
+            )
         if resumed:
             self.model.load_state_dict(resumed["model"])
             self.history, self.seconds = resumed["history"], resumed["seconds"]
@@ -261,9 +294,11 @@ class _Run:
         }
         with self.average.in_place() if self.average else nullcontext():
             self.peers.share_buffers(self.model)  # what is measured in parts must be one model
+            # The loss of an epoch does not see what its last step did. A masked class, at -inf, is no divergence.
+            self.diverged = not math.isfinite(loss) or not bool((self._some_logits(self.some) < torch.inf).all())
             if self.validation is not None:
                 entry["validation_accuracy"] = accuracy(self.model, self.validation, self.execution)
-            if self.selection is not None and math.isfinite(entry["loss"]):  # otherwise the run ends here
+            if self.selection is not None and not self.diverged:  # otherwise the run ends here
                 self.selection.measure(self.model, entry, self.history)
         self.history.append(entry)
         return entry
@@ -290,9 +325,12 @@ class _Run:
     def _check_progress(self, first: int) -> None:
         """Stop what cannot come to anything, with what to try instead."""
         entry = self.history[-1]
-        if not torch.tensor(entry["loss"]).isfinite():
+        if self.diverged:
+            broken = f"The loss is {entry['loss']}"
+            if math.isfinite(entry["loss"]):
+                broken = "The logits are NaN or infinite after the last step"
             raise TrainingError(
-                f"The loss is {entry['loss']} in epoch {entry['epoch']}: the training has diverged. Try a smaller "
+                f"{broken} in epoch {entry['epoch']}: the training has diverged. Try a smaller "
                 f"learning rate (now {entry['lr']:g}) or precision fp32."
             )
         patience = _ADVERSARIAL_PATIENCE if self.config.adversarial else _PATIENCE
@@ -309,6 +347,7 @@ class _Run:
 
     def _checkpoint(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         state = {
+            "run": self._hash(),
             "model": self.model.state_dict(),
             "optimizer": optimizer.state_dict(),
             "history": self.history,
@@ -328,6 +367,10 @@ class _Run:
             "model": asdict(config_of(self.model)),
             "precision": self.execution.resolved_precision,
         }
+
+    def _hash(self) -> str:
+        """What a checkpoint belongs to; without a folder there is none."""
+        return settings_hash(self._description())
 
     def _finish(self, test: Dataset | None) -> TrainResult:
         test_accuracy = accuracy(self.model, test, self.execution) if test is not None else None

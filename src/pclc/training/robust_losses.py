@@ -62,7 +62,9 @@ def mart_loss(
     """
     z = _full(adversarial)
     rival = z.scatter(1, y[:, None], -torch.inf).argmax(1, keepdim=True)
-    log_without_rival = z.scatter(1, rival, -torch.inf).logsumexp(1) - z.logsumexp(1)
+    # Where every false class is masked out, at -inf, the first of all is no rival but may be the true class.
+    without_rival = z.scatter(1, rival, -torch.inf).scatter(1, y[:, None], z.gather(1, y[:, None]))
+    log_without_rival = without_rival.logsumexp(1) - z.logsumexp(1)
     doubt = 1 - _full(clean).softmax(1).gather(1, y[:, None]).squeeze(1)
     return criterion(adversarial, y) - log_without_rival.mean() + beta * (doubt * kl_rows(clean, adversarial)).mean()
 

@@ -12,9 +12,10 @@ Later work adds ``evaluation.json`` and adversarial examples. Every file appears
 """
 
 import json
+import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ class RunDirectory:
     def begin(self, config: dict[str, Any]) -> None:
         """Claim the folder for a run; an earlier run with another configuration is not overwritten."""
         wanted = json.loads(json.dumps(config))
+        self.path.mkdir(parents=True, exist_ok=True)
+        with _alone(self.path):
+            self._claim(wanted)
+
+    def _claim(self, wanted: dict[str, Any]) -> None:
         file = self.path / "config.json"
         if file.exists():
             found = self.config
@@ -46,7 +52,11 @@ class RunDirectory:
                     f"(different: {', '.join(different)}). Choose another folder or remove that one."
                 )
             return
-        self.path.mkdir(parents=True, exist_ok=True)
+        if self.finished:  # which would be taken for this run
+            raise ValueError(
+                f"Expected {self.path} to be new or to hold a run, but it has a training.json without the config.json "
+                "that says of what. Choose another folder or remove that one."
+            )
         content = {
             "version": VERSION,
             "run": wanted,
@@ -138,6 +148,26 @@ class RunDirectory:
         """Write what came out, and drop what is needed no more."""
         _write(self.path / "training.json", {"version": VERSION, **result})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time: of two that find a folder empty, the second would write over what the first has begun.
+
+    Nobody waits where there are no such locks, as with :meth:`RunDirectory.held`.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _differences(a: dict[str, Any], b: dict[str, Any], prefix: str = "") -> list[str]:
