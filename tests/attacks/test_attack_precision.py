@@ -5,7 +5,7 @@ import torch
 from attack_zoo import SmallNet, digits, examples
 
 from pclc import create_model
-from pclc.attacks import BIM, PGD, CarliniWagner
+from pclc.attacks import BIM, PGD, CarliniWagner, Square
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.frozen import frozen
 from pclc.attacks.objectives import get_objective
@@ -58,6 +58,19 @@ def test_near_ties_are_decided_in_float64():
     victim = Victim(Tie(), Execution(device="cpu", precision="fp32"))
     logits = victim.exact_logits(x)
     assert victim.confirm(logits, x, Y).tolist() == [True, False, True], "also while crafting"
+
+
+def test_near_ties_are_decided_in_batches():
+    asked = []
+
+    class Constant(Tie):
+        def forward(self, x):
+            asked.append(len(x))
+            return super().forward(0 * x)
+
+    is_fooled(Constant(), torch.rand(20, 1), torch.zeros(20, dtype=torch.int64), execution=Execution(batch_size=4))
+    assert max(asked) == 4
+    assert sum(asked) == 2 * 20
 
 
 def test_a_model_that_cannot_be_copied_is_decided_in_float32():
@@ -137,6 +150,27 @@ def test_crafting_is_on_the_model_made_ready_where_it_is_the_same():
         assert victim._fast is not model
 
 
+class Writes(torch.nn.Module):
+    """Writes what its last linear layer gives into rows of another tensor, which has to be of the same type."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(6, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        features = self.first(x)
+        some = features[:, 0] > 0
+        return features.index_put((some,), self.last(features[some]))
+
+
+def test_crafting_is_on_the_model_itself_where_autocast_does_not_suit_the_other():
+    torch.manual_seed(0)
+    model, x = Writes().eval(), torch.rand(20, 6)
+    y = model(x).argmax(1)
+    result = BIM(eps=0.3, alpha=0.1, steps=3).run(model, x, y, execution=Execution(device="cpu", precision="bf16"))
+    assert result.success.any()
+
+
 class Large(torch.nn.Module):
     """Activations beyond the range of fp16, and logits that are not."""
 
@@ -162,7 +196,22 @@ class Scaled(Large):
         return 1e6 * self.head(self.body(x).flatten(1))
 
 
-@pytest.mark.parametrize(("kind", "expected"), [(Large, False), (AnotherLast, False), (Scaled, True)])
+class TwoHeads(Large):
+    """Logits of two linear layers, of which one stays in float32."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(64, 2)
+        self.head = torch.nn.Linear(64, 2)
+
+    def forward(self, x):
+        features = self.body(x).flatten(1)
+        return torch.cat([self.first(features), self.head(features)], 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(Large, False), (AnotherLast, False), (Scaled, True), (TwoHeads, False)]
+)
 def test_fp16_is_used_where_it_is_enough(kind, expected):
     torch.manual_seed(0)
     model, x = kind().eval(), torch.rand(20, 1, 6, 6)
@@ -191,3 +240,55 @@ def test_passes_without_a_gradient_are_in_fp16_and_as_exact_as_tf32(name, compil
     errors = [(logits - exact).abs().mean() for logits in (half, tf32)]
     assert 0 < errors[0] < 3 * errors[1]  # one rounding becomes two or three where layers are not fused
     assert half.dtype == torch.float32
+
+
+class Striped(torch.nn.Module):
+    """Beyond the range of fp16 where neighbours differ, as they do in no plain image; its boundary is elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(2, 2, bias=False)
+        self.head.weight.data = torch.tensor([[0.7, 1e-9], [-0.7, -1e-9]])
+        self.detector = torch.nn.Conv2d(1, 1, (1, 2), bias=False)
+        self.detector.weight.data = torch.tensor([[[[6e4, -6e4]]]])
+
+    def forward(self, x):
+        stripes = (100 * self.detector(x)).abs().mean((1, 2, 3))
+        return self.head(torch.stack([x.mean((1, 2, 3)).to(stripes.dtype) - 0.5, stripes], 1))
+
+
+def in_fp16(monkeypatch):
+    """Have CPUs do what CUDA does."""
+    choose = Victim._choose
+
+    def chosen(victim, x):
+        fresh = not victim._has_chosen
+        choose(victim, x)
+        if fresh:
+            victim._half = victim._can_halve(x)
+            assert victim._half
+
+    monkeypatch.setattr(Victim, "_choose", chosen)
+
+
+def test_fp16_is_left_when_it_overflows(monkeypatch):
+    in_fp16(monkeypatch)
+    model, x = Striped().eval(), torch.full((20, 1, 8, 8), 0.55) + torch.linspace(0, 0.01, 20)[:, None, None, None]
+    stripes, y = x.clone(), torch.zeros(20, dtype=torch.int64)
+    stripes[..., ::2] += 0.2
+    with frozen(model), Victim(model, Execution(device="cpu", precision="tf32")) as victim:
+        assert victim.logits(x).isfinite().all()
+        assert not victim.logits(stripes).isfinite().all(), "it would have to"
+        assert not victim.is_fooled(stripes, y).any()
+        torch.testing.assert_close(victim.logits(stripes), model(stripes))
+
+
+def test_square_is_as_strong_where_fp16_overflows(monkeypatch):
+    model, x = Striped().eval(), torch.full((20, 1, 8, 8), 0.55) + torch.linspace(0, 0.01, 20)[:, None, None, None]
+    y, attack = torch.zeros(20, dtype=torch.int64), Square(eps=0.08, queries=300)
+    execution = Execution(device="cpu", precision="tf32")
+    usual = attack.run(model, x, y, execution=execution).success
+    in_fp16(monkeypatch)
+    half = attack.run(model, x, y, execution=execution).success
+    assert usual.all()
+    assert half.sum() >= usual.sum() - 1

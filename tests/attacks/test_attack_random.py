@@ -5,6 +5,9 @@ import math
 import pytest
 import torch
 
+from pclc.attacks.apgd import edge_point
+from pclc.attacks.balls import random_point
+from pclc.attacks.fab import _start
 from pclc.attacks.random import normal, philox, signs, uniform
 
 INDEX = torch.arange(64)
@@ -103,3 +106,14 @@ def test_uniforms_fill_the_interval():
 @pytest.mark.parametrize("draw_numbers", [uniform, signs])
 def test_devices_agree_bit_by_bit(draw_numbers):
     assert torch.equal(draw_numbers((50,), 2**40 + 1, INDEX, 3), draw_numbers((50,), 2**40 + 1, INDEX.cuda(), 3).cpu())
+
+
+@pytest.mark.parametrize(("norm", "index"), [("Linf", 18862835), ("L2", 1224113)])
+def test_a_direction_of_zero_is_no_way_out_of_the_numbers(norm, index):
+    """One pixel, and a number that is exactly zero: once in 2^24 draws."""
+    x, place = torch.full((1, 1), 0.5), torch.tensor([index])
+    if norm == "L2":
+        assert normal((1,), 0, place) == 0
+    assert not random_point(x, 0.1, norm, 0, place, draw=0).isnan().any()
+    assert not edge_point(x, 0.1, norm, 0, place, draw=0).isnan().any()
+    assert torch.equal(_start(x, torch.tensor([0.1]), norm, 0, place, draw=torch.tensor([0])), x)

@@ -19,6 +19,7 @@ from pclc.attacks import (
     ProbabilityWarning,
     Transfer,
     UnreachableWarning,
+    parse_attack,
 )
 from pclc.attacks.frozen import frozen
 from pclc.attacks.registry import register_attack
@@ -155,6 +156,13 @@ def test_index(index, message):
         ATTACK(model, *examples(model, dtype=torch.float32), index=index)
 
 
+@pytest.mark.parametrize("index", [list(range(12)), torch.arange(12).numpy()], ids=["list", "array"])
+def test_index_that_is_no_tensor(index):
+    model = SmallNet().eval()
+    with pytest.raises(TypeError, match=rf"`index` to be a tensor, but got a {type(index).__name__}"):
+        ATTACK(model, *examples(model, dtype=torch.float32), index=index)
+
+
 @pytest.mark.parametrize(
     ("spoil", "error", "message"),
     [
@@ -264,3 +272,29 @@ def test_types_that_differ_are_named():
         ATTACK(half, x.numpy(), y)
     with pytest.raises(TypeError, match="Expected `model` to be a module or a function, but got a str"):
         ATTACK("runs/x", x, y)
+
+
+@pytest.mark.parametrize("attack", [ATTACK, AutoAttack(eps=0.1, version="custom", attacks=(ATTACK,))], ids=str)
+def test_what_is_no_tensor_and_no_execution(attack):
+    model = SmallNet().eval()
+    x, y = examples(model, dtype=torch.float32)
+    with pytest.raises(TypeError, match="Expected `x` to be a tensor, but got a ndarray"):
+        attack.run(model, x.numpy(), y)
+    with pytest.raises(TypeError, match="Expected `y` to be a tensor, but got a list"):
+        attack.run(model, x, y.tolist())
+    with pytest.raises(TypeError, match=r"Expected `execution` to be an Execution, but got a str"):
+        attack.run(model, x, y, execution="cpu")
+
+
+def test_an_objective_that_is_no_name():
+    with pytest.raises(ValueError, match=r"`objective` to be a name, .* but got a function"):
+        PGD(eps=0.1, alpha=0.1, steps=2, objective=lambda logits, y: logits[:, 0])
+
+
+def test_attacks_of_autoattack_that_are_no_tuple():
+    several = AutoAttack(eps=0.1, version="custom", attacks=[ATTACK])
+    assert several == AutoAttack(eps=0.1, version="custom", attacks=(ATTACK,))
+    assert parse_attack(str(several)) == several
+    assert isinstance(hash(several), int)
+    with pytest.raises(ValueError, match=r"`attacks` to be a tuple of attacks, but got a FGSM"):
+        AutoAttack(eps=0.1, version="custom", attacks=ATTACK)

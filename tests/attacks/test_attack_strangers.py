@@ -49,7 +49,10 @@ class SameMemory:
         return self.buffer.copy_(logits)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+WITH_AUTOATTACK = [*ATTACKS, AutoAttack(eps=0.1, version="custom", attacks=(Square(eps=0.1, queries=20),))]
+
+
+@pytest.mark.parametrize("attack", WITH_AUTOATTACK, ids=str)
 def test_a_model_that_writes_into_its_input(attack: pclc.attacks.Attack) -> None:
     net = SmallNet().eval()
     x, y = examples(net, dtype=torch.float32)
@@ -107,6 +110,17 @@ def test_images_in_float64_do_not_make_a_model_exact_that_casts_them() -> None:
     attack = BIM(eps=0.02, alpha=0.002, steps=20)
     single, double = (attack.run(cast, images, y, execution=execution) for images in (x, x.double()))
     assert int(double.success.sum()) >= int(single.success.sum()) - 1, "nobody is left alone who is not fooled"
+
+
+def test_logits_in_float64_do_not_make_a_model_exact() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).eval()
+    x = torch.rand(400, 1, 8, 8)
+    y = net(x).argmax(1)
+    execution = Execution(device="cpu", precision="bf16")
+    attack = BIM(eps=0.02, alpha=0.002, steps=20)
+    plain, cast = (attack.run(model, x, y, execution=execution) for model in (net, Cast(net, torch.float64)))
+    assert int(cast.success.sum()) >= int(plain.success.sum()) - 1, "nobody is left alone who is not fooled"
 
 
 def tricky() -> Iterator[nn.Module]:

@@ -426,3 +426,16 @@ def test_draws_that_images_of_a_pass_share_are_noticed(own, shared, expected):
     )
     torch.manual_seed(0)
     assert shares_draws(victim, torch.rand(50, 4)) == expected
+
+
+def test_no_pass_has_more_images_than_a_batch():
+    """Which is all that fits into memory."""
+    net, asked = SmallNet().eval(), []
+
+    def model(x):
+        asked.append(len(x))
+        return net(x)
+
+    x, y = examples(net, dtype=torch.float32)
+    AutoAttack(EPS, version="custom", attacks=(FGSM(EPS),)).run(model, x, y, execution=Execution(batch_size=3))
+    assert max(asked) == 3

@@ -103,3 +103,14 @@ def test_refusals():
         BPDA("round")
     with pytest.raises(ValueError, match=r"`backward` to be a module or a function, but got a int"):
         BPDA(torch.round, 1)
+
+
+def test_a_module_that_writes_into_its_input():
+    """The gradient is taken where the module was asked, and what it wrote stays written, as without BPDA."""
+    x = torch.linspace(-2, 2, 9, requires_grad=True)
+    before = x.detach().clone()
+    here = x.clone()
+    value = BPDA(nn.ReLU(inplace=True), nn.functional.softplus)(here)
+    assert torch.equal(value, before.relu())
+    assert torch.equal(here, before.relu())
+    torch.testing.assert_close(torch.autograd.grad(value.sum(), x)[0], before.sigmoid())

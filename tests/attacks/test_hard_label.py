@@ -97,6 +97,29 @@ def test_only_what_fools_within_eps_is_asked_again():
     assert abs(result.forwards - exact.forwards) < len(x), "not once more for every point that fools further away"
 
 
+def test_points_that_are_nan_in_crafting_only_mislead_nobody():
+    """As when fp16 overflows on images far from natural ones."""
+    torch.manual_seed(0)
+    net = nn.Linear(16, 2)
+    net.bias.data = -net.weight.data.sum(1) / 2
+    x = 0.4 + 0.2 * torch.rand(40, 16)
+    y = net(x).argmax(1)
+
+    def model(at):
+        far = torch.cdist(at, x, p=torch.inf).amin(1) > 0.1
+        lost = far & torch.is_autocast_enabled("cpu")
+        return torch.where(lost[:, None], torch.nan, net(at).float())
+
+    attack = HardLabel(eps=0.05, queries=200)
+    exact, coarse = (
+        attack.run(model, x, y, execution=Execution(device="cpu", precision=precision)).success.sum()
+        for precision in ("fp32", "bf16")
+    )
+    print(f"fooled: {exact} in float32, {coarse} where points are lost")
+    assert exact > 30
+    assert coarse >= exact - 1
+
+
 def test_radius_of_a_linear_model():
     """The smallest Linf radius is |w x + b| / |w|_1; down to single pixels every sign is found."""
     generator = torch.Generator().manual_seed(0)

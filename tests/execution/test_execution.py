@@ -24,7 +24,9 @@ def test_settings_on_the_cpu() -> None:
         ({"precision": "fp8"}, "Expected `precision` to be auto, fp32, tf32 or bf16, but got 'fp8'"),
         ({"device": "gpu"}, "Expected `device` to be one that this machine has, .* but got 'gpu'"),
         ({"device": "meta"}, "but got 'meta'"),
-        ({"batch_size": 0}, "Expected `batch_size` to be at least 1, but got 0"),
+        ({"batch_size": 0}, "Expected `batch_size` to be a whole number of at least 1, but got 0"),
+        ({"batch_size": 2.5}, "Expected `batch_size` to be a whole number of at least 1, but got 2.5"),
+        ({"batch_size": "4"}, "Expected `batch_size` to be a whole number of at least 1, but got '4'"),
         ({"device": "cpu", "cuda_graphs": True}, "Expected `cuda_graphs` to be used with a CUDA device"),
     ],
 )

@@ -337,6 +337,37 @@ def test_another_layer_between_them_or_after_it_stays(between, as_on_cuda):
     assert [type(layer) for layer in twin] == [type(layer) for layer in model]
 
 
+def test_a_convolution_with_a_hook_keeps_its_relu(as_on_cuda):
+    """The hook comes before it."""
+    conv = nn.Conv2d(16, 16, 3)
+    conv.register_forward_hook(lambda module, args, out: out - 0.1)
+    model = nn.Sequential(conv, nn.ReLU()).eval()
+    twin, x = made_ready(model, FP32), torch.rand(2, 16, 6, 6)
+    torch.testing.assert_close(twin(x), model(x))
+    assert twin is model
+
+
+class StraightThrough(torch.autograd.Function):
+    """ReLU with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.relu()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_a_layer_with_a_forward_of_its_own_stays(as_on_cuda):
+    """Its values are those of others, its gradient is not."""
+    model = nn.Sequential(nn.Conv2d(16, 16, 3), nn.ReLU()).eval()
+    model[1].forward = StraightThrough.apply
+    x = torch.rand(2, 16, 6, 6)
+    for ours, reference in zip(gradient(made_ready(model, FP32), x), gradient(model, x), strict=True):
+        torch.testing.assert_close(ours, reference)
+
+
 def test_a_relu_in_two_places_and_one_after_padding_in_words_stay(as_on_cuda):
     relu = nn.ReLU()
     model = nn.Sequential(nn.Conv2d(16, 16, 3), relu, nn.Conv2d(16, 16, 3, padding="same"), nn.ReLU(), relu).eval()

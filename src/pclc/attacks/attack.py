@@ -125,6 +125,8 @@ class Attack(ABC):
         """One level below `run` and `__call__`, so that warnings point at the caller of either."""
         check_examples(x, y)
         index = check_randomness(seed, index, x)
+        if not isinstance(execution, Execution | None):
+            raise TypeError(f"Expected `execution` to be an Execution, but got a {type(execution).__name__}.")
         execution = (execution or Execution()).for_attacks(x.device)
         with torch.inference_mode(False), torch.no_grad(), frozen(model), Victim(model, execution) as victim:
             x_adv, y, index = x.detach().clone(), y.clone(), index.clone()

@@ -14,7 +14,7 @@ from pclc.attacks.apgd import APGD
 from pclc.attacks.apgd_targeted import APGDTargeted
 from pclc.attacks.attack import Attack, AttackResult
 from pclc.attacks.autoattack_state import CLEAN, UNBROKEN, Component, Journal, State
-from pclc.attacks.inputs import check_randomness
+from pclc.attacks.inputs import check_examples, check_randomness
 from pclc.attacks.notices import DynamicModelWarning, RandomModelWarning, SquareStrongerWarning
 from pclc.attacks.registry import register_attack
 from pclc.attacks.suspicions import is_dynamic, is_random
@@ -28,7 +28,7 @@ Version = Literal["standard", "rand", "custom"]
 Progress = Callable[[str, int, int], None]  # what is done, the number of components done, the examples left
 
 _FEWEST_CLASSES: dict[Version, int] = {"standard": 4, "rand": 3, "custom": 2}  # which the DLR losses need
-_LOOKED_AT = 250  # images
+_LOOKED_AT, _FEW = 250, 8  # images, and of these at a time
 _SQUARE_GAIN = 0.002
 _DRAWS = 20  # of a random model, before it is said to be fooled
 
@@ -73,7 +73,8 @@ class AutoAttack(Attack):
 
     Example:
         >>> attack = AutoAttack(eps=0.2, version="custom", attacks=(APGD(eps=0.2, steps=5),))
-        >>> result = attack.run(torch.nn.Linear(4, 5), torch.full((2, 4), 0.5), torch.tensor([0, 1]))
+        >>> model, x = torch.nn.Linear(4, 5), torch.full((2, 4), 0.5)
+        >>> result = attack.run(model, x, model(x).argmax(1))
         >>> [component.name for component in result.components]
         ['clean', 'apgd(eps=0.2, steps=5)']
         >>> print(AutoAttack(eps=8 / 255))
@@ -90,6 +91,9 @@ class AutoAttack(Attack):
         check_ball(self.eps, self.norm)
         check_choice("version", self.version, get_args(Version))
         check_untargeted(self.targeted, "AutoAttack")
+        if not isinstance(self.attacks, tuple | list):
+            raise ValueError(f"Expected `attacks` to be a tuple of attacks, but got a {type(self.attacks).__name__}.")
+        object.__setattr__(self, "attacks", tuple(self.attacks))  # a list has no hash, and no text that can be read
         if bool(self.attacks) != (self.version == "custom"):
             raise ValueError(
                 f'Expected `attacks` with version="custom" and only there, but got {len(self.attacks)} attacks with '
@@ -149,6 +153,7 @@ class AutoAttack(Attack):
                 known by weights, modules and their settings, a plain function by its logits.
             progress: called with "clean" and then after each component: its name, how many are done, examples left.
         """
+        check_examples(x, y)
         with torch.inference_mode(False):
             journal = Journal(x.detach().clone(), torch.full_like(y, CLEAN))
         index = check_randomness(seed, index, x)
@@ -282,7 +287,7 @@ class _Recording(Attack):
                 RandomModelWarning,
                 stacklevel=5,
             )
-        if is_dynamic(victim.model, some):
+        if is_dynamic(victim.model, some, min(_FEW, victim.execution.resolved_batch_size)):
             warnings.warn(
                 "The model asks for derivatives inside its forward pass, as one that optimises at test time does: "
                 "AutoAttack may be too weak for it. Attack what it does there, too.",

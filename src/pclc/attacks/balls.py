@@ -44,5 +44,5 @@ def random_point(x: Tensor, eps: float | Tensor, norm: Norm, seed: int, index: T
     else:
         direction = random.normal(shape, seed, index, draw=draw, dtype=x.dtype)
         radius = eps * random.uniform((1,) * len(shape), seed, index, step=1, draw=draw, dtype=x.dtype)
-        delta = radius * direction / row_norms(direction)
+        delta = radius * direction / row_norms(direction).clamp(min=1e-12)  # one pixel may draw a zero
     return project(x + delta, x, eps, norm)

@@ -53,9 +53,10 @@ class BPDA(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The value of `module`, with the gradient of `backward`."""
+        before = x if self.backward is None else x.clone()  # `module` may write into x
         with torch.no_grad():
             value = self.module(x)
-        stand_in = x if self.backward is None else self.backward(x)
+        stand_in = before if self.backward is None else self.backward(before)
         if value.shape != stand_in.shape:
             what = (
                 "`module` to keep the shape of its input" if self.backward is None else "`backward` to give the shape"

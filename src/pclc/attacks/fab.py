@@ -135,7 +135,7 @@ def _start(x: Tensor, radius: Tensor, norm: Norm, seed: int, index: Tensor, draw
         direction = 2 * random.uniform(x.shape[1:], seed, index, draw=draw, dtype=x.dtype) - 1
     else:
         direction = random.normal(x.shape[1:], seed, index, draw=draw, dtype=x.dtype)
-    return (x + radius[:, None] / 2 * direction / _lengths(direction, norm)).clamp(0, 1)
+    return (x + radius[:, None] / 2 * direction / _lengths(direction, norm).clamp(min=1e-12)).clamp(0, 1)
 
 
 @register_attack("fab")

@@ -63,6 +63,8 @@ def check_randomness(seed: int, index: Tensor | None, x: Tensor) -> Tensor:
         raise ValueError(f"Expected `seed` to be a whole number in [0, 2^64), but got {seed!r}.")
     if index is None:
         return torch.arange(len(x), device=x.device)
+    if not isinstance(index, Tensor):
+        raise TypeError(f"Expected `index` to be a tensor, but got a {type(index).__name__}.")
     if index.dtype != torch.int64 or index.shape != x.shape[:1]:
         raise ValueError(
             f"Expected `index` to be int64 of shape ({len(x)},), the images' places in their data set, "

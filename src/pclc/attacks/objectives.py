@@ -57,6 +57,11 @@ def get_objective(name: str) -> Objective:
         >>> get_objective("margin*10")(torch.tensor([[1.0, 3.0]]), torch.tensor([1]))
         tensor([-20.])
     """
+    if not isinstance(name, str):
+        raise ValueError(
+            f"Expected `objective` to be a name, such as those that `register_objective` gives, "
+            f"but got a {type(name).__name__}."
+        )
     base, times, factor = name.partition("*")
     if base not in _OBJECTIVES:
         hint = did_you_mean(base, _OBJECTIVES)

@@ -39,6 +39,7 @@ def estimated_gradient(victim: Victim, objective: Objective, seed: int, delta: f
             centre, y = x.repeat(S, *[1] * len(shape)), rows.y.repeat(2 * S)
             ahead, behind = objective(victim.logits(torch.cat([centre + delta * v, centre - delta * v])), y).chunk(2)
             slope = ((ahead - behind) / (2 * delta)).to(x.dtype).reshape(-1, *[1] * len(shape))
+            slope = torch.where(slope.isfinite(), slope, 0)  # outside of the box a model may have no logits
             total += (slope * v).reshape(S, N, *shape).sum(0)
         victim.cost.add_gradients(is_zero(total), forwards=0, backwards=0)
         return victim.logits(x), total / samples
@@ -57,7 +58,7 @@ class SPSA(Attack):
 
     It needs no gradient of the model, so that it also attacks where gradients are masked. Adam moves a pixel by about
     `lr` a step, so that `lr * steps` has to reach eps. As in the authors' code the model is asked a little outside of
-    the box, at $x_t \pm \delta v$.
+    the box, at $x_t \pm \delta v$; where it has no finite logits there, the sample counts as a slope of zero.
 
     Args:
         eps: radius of the ball.

@@ -71,6 +71,7 @@ def random_search(
             hits = fooled.nonzero().squeeze(1)
             if len(hits):
                 fooled[hits] = victim.is_fooled(x_best[hits].reshape(-1, *shape), y[hits], targeted)
+                best[hits] = torch.where(best[hits].isfinite(), best[hits], -torch.inf)  # fp16 may have overflowed
                 x_adv[place] = x_best
                 left = (~fooled).nonzero().squeeze(1)
                 if not len(left):

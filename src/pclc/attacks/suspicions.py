@@ -63,8 +63,10 @@ def _apart(passes: Tensor) -> Tensor:
     return largest
 
 
-def is_dynamic(model: Model, x: Tensor) -> bool:
+def is_dynamic(model: Model, x: Tensor, size: int = _FEW) -> bool:
     """Whether a forward pass asks for derivatives, as a model does that optimises something at test time.
+
+    The images are looked at `size` at a time, since all of them need not fit into memory.
 
     Example:
         >>> is_dynamic(torch.nn.Linear(2, 2), torch.rand(1, 2))
@@ -79,7 +81,8 @@ def is_dynamic(model: Model, x: Tensor) -> bool:
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
-        model(x)
+        for some in torch.split(x, size):
+            model(some.clone())  # into which it may write
     finally:
         sys.setprofile(before if callable(before) else None)
         if isinstance(before, cProfile.Profile):  # which is no function, and is asked in another way

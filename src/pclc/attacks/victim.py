@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pclc.attacks.cost import Cost
 from pclc.attacks.gradients import input_gradient, is_zero
 from pclc.attacks.types import Model
-from pclc.execution import Batched, Execution, ieee_fp32, made_ready
+from pclc.execution import Batched, Execution, ieee_fp32, in_batches, made_ready
 
 # Logits that differ by less than this share of the largest may swap places in float32.
 _NEAR_TIE = 1e-5
@@ -52,6 +52,7 @@ class Victim:
         if isinstance(model, nn.Module) and execution.resolved_precision != "fp32":
             self._ready = made_ready(model, execution)
         self._has_chosen = self._half = False
+        self._overflow: Tensor | None = None  # whether a logit in fp16 was none, on the device
         # Weak, so that a victim nobody holds is gone at once with its graphs, and waits for no collector of cycles.
         self._me = weakref.proxy(self)
         self._logits = self._batched(partial(Victim._forward, self._me))
@@ -86,7 +87,13 @@ class Victim:
         """The logits (N, K) in the precision of crafting."""
         self._choose(x)
         self.cost.forwards += len(x)
-        return self._logits(x)[0]
+        logits = self._logits(x)[0]
+        if self._half:
+            finite = logits.isfinite()
+            # NaN looks like success, which is looked at; an infinite logit of the true class would not be.
+            logits = torch.where(finite, logits, torch.nan)
+            self._overflow = ~finite.all() if self._overflow is None else self._overflow | ~finite.all()
+        return logits
 
     def gradient(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> Slope:
         """Logits, value and gradient of `objective(logits, *rows)` at x; `rows` have one row an example, as y has."""
@@ -104,6 +111,7 @@ class Victim:
 
     def is_fooled(self, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
         """(N,) flags, decided by an exact pass: the predicted class is not y, or is y where the attack is targeted."""
+        self._leave_fp16_after_overflow()
         return self._without_near_ties(self.exact_logits(x), x, y, targeted)
 
     def confirm(self, logits: Tensor, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
@@ -112,7 +120,7 @@ class Victim:
         Exact logits decide. Those from TF32 or bf16 nominate, and one exact pass over the nominated rows decides.
         """
         fooled = is_success(logits, y, targeted)
-        if self._crafts_exactly(logits):
+        if self._crafts_exactly:
             return self._without_near_ties(logits, x, y, targeted) if fooled.any() else fooled
         nominated = fooled.nonzero().squeeze(1)
         if len(nominated):
@@ -122,11 +130,10 @@ class Victim:
     def _batched(self, work: Callable[..., tuple[Tensor, ...]]) -> Batched:
         return Batched(work, self.execution.resolved_batch_size, self.execution.captures, self._pool)
 
-    def _crafts_exactly(self, logits: Tensor) -> bool:
-        if self.execution.compile:  # its kernels round otherwise
-            return False
-        # Not the images' type: a model may cast them.
-        return self.execution.resolved_precision == "fp32" or logits.dtype == torch.float64
+    @property
+    def _crafts_exactly(self) -> bool:
+        # Compiled kernels round otherwise. Whether images or logits are in float64 says nothing: a model may cast both.
+        return self.execution.resolved_precision == "fp32" and not self.execution.compile
 
     def _choose(self, x: Tensor) -> None:
         """Craft on the model made ready where it gives what the model gives, else on the model as it is."""
@@ -144,6 +151,8 @@ class Victim:
         try:
             with ieee_fp32():
                 own, ready = self.model(x.clone()), self._ready(x.clone())
+            with self.execution.arithmetic():
+                self._ready(x.clone())  # code may not cope with a last layer in float32
             return bool(((ready - own).abs() <= _SAME * own.abs().amax()).all())
         except Exception:  # whatever a stranger's module raises; the model itself will say it better
             return False
@@ -158,9 +167,16 @@ class Victim:
             with self.execution.arithmetic(half=True):
                 half = self._ready(x.clone())
             close = (half - own).abs() <= _NEARLY_SAME * own.abs().amax()
-            return bool(close.all()) and not torch.equal(half, half.half().to(half.dtype))
+            finer = half != half.half().to(half.dtype)
+            return bool(close.all()) and bool(finer.any(0).all())  # of each class: they may come from several layers
         except Exception:  # code that cannot cope with fp16
             return False
+
+    def _leave_fp16_after_overflow(self) -> None:
+        """Called where the device is waited for anyway, to look at what seems to fool."""
+        if self._half and self._overflow is not None and bool(self._overflow):
+            self._half = False
+            self._logits.release()  # graphs have fp16 in them
 
     def _placed(self, x: Tensor) -> Tensor:
         return x.contiguous(memory_format=self.execution.memory_format) if x.dim() == 4 else x
@@ -199,8 +215,8 @@ class Victim:
         """The logits of a float64 twin; None where there is none, since the model cannot be copied or casts itself."""
         self.cost.forwards += len(x)
         try:
-            self._twin = self._twin or copy.deepcopy(model).double()
-            return self._twin(x.double())  # type: ignore[no-any-return]
+            self._twin = twin = self._twin or copy.deepcopy(model).double()
+            return in_batches(lambda rows: twin(rows.double()), x, size=self._exact.size)
         except Exception:  # whatever a stranger's module raises
             return None
 

@@ -32,15 +32,15 @@ def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
     - Weights are laid out as the images are.
     - Convolutions of few channels get a gradient, or an input, for which cuDNN has better kernels; on small images and
       CUDA they become products with a matrix.
-    - The last linear layer stays in float32 where autocast would take less: attacks compare logits that are nearly
-      equal.
+    - The last linear layer, in the order of `model.modules()`, stays in float32 where autocast would take less: attacks
+      compare logits that are nearly equal.
 
-    Only what is safe to change from outside is changed: layers in eval mode that occur once and have no hooks. One is
-    folded into a convolution where both are in a row in a plain `nn.Sequential`; a BatchNorm also where the module's
-    class names both in `norms_after`, a dictionary from each convolution to the BatchNorm to which its output goes, and
-    nowhere else. What is changed is copied, all else is shared with the model, and where nothing is to be changed the
-    model itself comes back. There is no gradient of the weights. Whoever uses it looks once whether it gives what the
-    model gives: code outside may call the layers one by one.
+    Only what is safe to change from outside is changed: layers in eval mode that occur once, have no hooks, and the
+    `forward` of their class. One is folded into a convolution where both are in a row in a plain `nn.Sequential`; a
+    BatchNorm also where the module's class names both in `norms_after`, a dictionary from each convolution to the
+    BatchNorm to which its output goes, and nowhere else. What is changed is copied, all else is shared with the model,
+    and where nothing is to be changed the model itself comes back. There is no gradient of the weights. Whoever uses it
+    looks once whether it gives what the model gives: code outside may call the layers one by one.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU()).eval()
@@ -97,7 +97,7 @@ def _fold_relu(module: nn.Sequential, ready: dict[str, nn.Module], uses: Counter
             ready[before] = _twin(ready[before], _ConvReLU)
             ready[name], before = nn.Identity(), None
         elif type(layer) is not nn.BatchNorm2d or type(ready[name]) is not nn.Identity:  # it was not folded
-            before = name if _takes_relu(ready[name]) else None
+            before = name if _is_plain(layer, nn.Conv2d, uses) and _takes_relu(ready[name]) else None
 
 
 def _takes_relu(layer: nn.Module) -> bool:
@@ -117,7 +117,8 @@ def _norms_after(module: nn.Module) -> Iterable[tuple[str, str]]:
 def _is_plain(module: nn.Module, kind: type[nn.Module], uses: Counter[int]) -> bool:
     """Whether calling it does what its kind says and nothing else, in one place of the model."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return type(module) is kind and uses[id(module)] == 1 and not any(hooks)
+    is_patched = "forward" in vars(module)  # perhaps for another gradient, which nobody compares
+    return type(module) is kind and uses[id(module)] == 1 and not any(hooks) and not is_patched
 
 
 def _is_fixed(norm: nn.Module) -> bool:

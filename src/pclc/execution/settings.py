@@ -43,8 +43,8 @@ class Execution:
     def __post_init__(self) -> None:
         if self.precision not in ("auto", "fp32", "tf32", "bf16"):
             raise ValueError(f"Expected `precision` to be auto, fp32, tf32 or bf16, but got {self.precision!r}.")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"Expected `batch_size` to be at least 1, but got {self.batch_size}.")
+        if self.batch_size is not None and (not isinstance(self.batch_size, int) or self.batch_size < 1):
+            raise ValueError(f"Expected `batch_size` to be a whole number of at least 1, but got {self.batch_size!r}.")
         if self.device:
             _check_device(self.device)
         if self.cuda_graphs and self.torch_device.type != "cuda":
