@@ -292,3 +292,19 @@ def test_square_is_as_strong_where_fp16_overflows(monkeypatch):
     half = attack.run(model, x, y, execution=execution).success
     assert usual.all()
     assert half.sum() >= usual.sum() - 1
+
+
+@pytest.mark.cuda
+def test_graphs_with_fp16_in_them_are_left_when_it_overflows():
+    model = Striped().eval().cuda()
+    x = torch.full((20, 1, 8, 8), 0.55, device="cuda") + torch.linspace(0, 0.01, 20, device="cuda")[:, None, None, None]
+    stripes, y = x.clone(), torch.zeros(20, dtype=torch.int64, device="cuda")
+    stripes[..., ::2] += 0.2
+    with frozen(model), Victim(model, Execution().for_attacks(x.device)) as victim:
+        for _ in range(4):  # eager, then recorded, then replayed
+            assert victim.logits(x).isfinite().all()
+        assert victim._half
+        assert victim.logits(stripes).isnan().any()
+        assert not victim.is_fooled(stripes, y).any()
+        assert not victim._half
+        torch.testing.assert_close(victim.logits(stripes), model(stripes), rtol=1e-2, atol=1e-2)

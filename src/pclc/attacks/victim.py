@@ -52,7 +52,6 @@ class Victim:
         if isinstance(model, nn.Module) and execution.resolved_precision != "fp32":
             self._ready = made_ready(model, execution)
         self._has_chosen = self._half = False
-        self._overflow: Tensor | None = None  # whether a logit in fp16 was none, on the device
         # Weak, so that a victim nobody holds is gone at once with its graphs, and waits for no collector of cycles.
         self._me = weakref.proxy(self)
         self._logits = self._batched(partial(Victim._forward, self._me))
@@ -87,13 +86,7 @@ class Victim:
         """The logits (N, K) in the precision of crafting."""
         self._choose(x)
         self.cost.forwards += len(x)
-        logits = self._logits(x)[0]
-        if self._half:
-            finite = logits.isfinite()
-            # NaN looks like success, which is looked at; an infinite logit of the true class would not be.
-            logits = torch.where(finite, logits, torch.nan)
-            self._overflow = ~finite.all() if self._overflow is None else self._overflow | ~finite.all()
-        return logits
+        return self._logits(x)[0]
 
     def gradient(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> Slope:
         """Logits, value and gradient of `objective(logits, *rows)` at x; `rows` have one row an example, as y has."""
@@ -143,6 +136,7 @@ class Victim:
         if self._ready is not self.model and self._is_same(x[:_COMPARED_ROWS]):
             self._fast = self._ready
             self._half = x.is_cuda and self.execution.resolved_precision == "tf32" and self._can_halve(x)
+        self._has_overflowed = torch.zeros((), dtype=torch.bool, device=x.device)
         if self.execution.compile:
             self._fast = torch.compile(self._fast)
 
@@ -174,7 +168,7 @@ class Victim:
 
     def _leave_fp16_after_overflow(self) -> None:
         """Called where the device is waited for anyway, to look at what seems to fool."""
-        if self._half and self._overflow is not None and bool(self._overflow):
+        if self._half and self._has_overflowed:
             self._half = False
             self._logits.release()  # graphs have fp16 in them
 
@@ -186,7 +180,13 @@ class Victim:
     @torch.no_grad()
     def _forward(self, x: Tensor) -> tuple[Tensor]:
         with self.execution.arithmetic(self._half):
-            return (_copied(self._fast(self._placed(x).clone())),)
+            logits = _copied(self._fast(self._placed(x).clone()))
+        if self._half:
+            finite = logits.isfinite()
+            self._has_overflowed.logical_or_(~finite.all())
+            # NaN looks like success, which is looked at; an infinite logit of the true class would not be.
+            logits = torch.where(finite, logits, torch.nan)
+        return (logits,)
 
     @torch.no_grad()
     def _exact_forward(self, x: Tensor) -> tuple[Tensor]:
