@@ -119,6 +119,8 @@ def test_what_the_readme_says_of_adversarial_training_is_on_record() -> None:
     assert with_pc["claimed"]["value"] < without["claimed"]["value"]
     assert "is lower. That is one seed each." in words
     assert with_pc["clean"]["value"] < without["clean"]["value"]
+    assert (ROOT / "docs" / "adversarial-training.md").exists()
+    assert ("has only begun" in words) == ("not run with two seeds yet" in words), "which is made from results"
     cells = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("cells/*/result.json")]
     tuned = [each for each in cells if each["cell"].get("split") == "validation"]
     left: dict[str, list[tuple[int, float, int]]] = {}  # by method: right under attack, learning rate, right

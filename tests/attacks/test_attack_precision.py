@@ -222,7 +222,7 @@ def test_fp16_is_used_where_it_is_enough(kind, expected):
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", ["vgg13", "resnet56", "preact_resnet18"])
 @pytest.mark.parametrize("compiled", [None, True])
-def test_passes_without_a_gradient_are_in_fp16_and_as_exact_as_tf32(name, compiled):
+def test_passes_without_a_gradient_are_in_fp16_and_nearly_as_exact_as_tf32(name, compiled):
     torch.manual_seed(0)
     model, x = create_model(name).train(), torch.rand(200, 3, 32, 32)
     with torch.no_grad():
@@ -257,6 +257,14 @@ class Striped(torch.nn.Module):
         return self.head(torch.stack([x.mean((1, 2, 3)).to(stripes.dtype) - 0.5, stripes], 1))
 
 
+def plain_and_striped(device="cpu"):
+    """Images of one grey each, of class 0, and the same with stripes."""
+    x = 0.55 + torch.linspace(0, 0.01, 20, device=device)[:, None, None, None].expand(-1, 1, 8, 8)
+    stripes = x.clone()
+    stripes[..., ::2] += 0.2
+    return x, stripes, torch.zeros(20, dtype=torch.int64, device=device)
+
+
 def in_fp16(monkeypatch):
     """Have CPUs do what CUDA does."""
     choose = Victim._choose
@@ -273,19 +281,16 @@ def in_fp16(monkeypatch):
 
 def test_fp16_is_left_when_it_overflows(monkeypatch):
     in_fp16(monkeypatch)
-    model, x = Striped().eval(), torch.full((20, 1, 8, 8), 0.55) + torch.linspace(0, 0.01, 20)[:, None, None, None]
-    stripes, y = x.clone(), torch.zeros(20, dtype=torch.int64)
-    stripes[..., ::2] += 0.2
+    model, (x, stripes, y) = Striped().eval(), plain_and_striped()
     with frozen(model), Victim(model, Execution(device="cpu", precision="tf32")) as victim:
         assert victim.logits(x).isfinite().all()
-        assert not victim.logits(stripes).isfinite().all(), "it would have to"
+        assert victim.logits(stripes).isnan().any()
         assert not victim.is_fooled(stripes, y).any()
         torch.testing.assert_close(victim.logits(stripes), model(stripes))
 
 
 def test_square_is_as_strong_where_fp16_overflows(monkeypatch):
-    model, x = Striped().eval(), torch.full((20, 1, 8, 8), 0.55) + torch.linspace(0, 0.01, 20)[:, None, None, None]
-    y, attack = torch.zeros(20, dtype=torch.int64), Square(eps=0.08, queries=300)
+    model, (x, _, y), attack = Striped().eval(), plain_and_striped(), Square(eps=0.08, queries=300)
     execution = Execution(device="cpu", precision="tf32")
     usual = attack.run(model, x, y, execution=execution).success
     in_fp16(monkeypatch)
@@ -296,10 +301,7 @@ def test_square_is_as_strong_where_fp16_overflows(monkeypatch):
 
 @pytest.mark.cuda
 def test_graphs_with_fp16_in_them_are_left_when_it_overflows():
-    model = Striped().eval().cuda()
-    x = torch.full((20, 1, 8, 8), 0.55, device="cuda") + torch.linspace(0, 0.01, 20, device="cuda")[:, None, None, None]
-    stripes, y = x.clone(), torch.zeros(20, dtype=torch.int64, device="cuda")
-    stripes[..., ::2] += 0.2
+    model, (x, stripes, y) = Striped().eval().cuda(), plain_and_striped("cuda")
     with frozen(model), Victim(model, Execution().for_attacks(x.device)) as victim:
         for _ in range(4):  # eager, then recorded, then replayed
             assert victim.logits(x).isfinite().all()

@@ -136,7 +136,7 @@ class Victim:
         if self._ready is not self.model and self._is_same(x[:_COMPARED_ROWS]):
             self._fast = self._ready
             self._half = x.is_cuda and self.execution.resolved_precision == "tf32" and self._can_halve(x)
-        self._has_overflowed = torch.zeros((), dtype=torch.bool, device=x.device)
+        self._has_overflowed = torch.zeros((), dtype=torch.bool, device=x.device)  # graphs write into it
         if self.execution.compile:
             self._fast = torch.compile(self._fast)
 

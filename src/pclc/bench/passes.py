@@ -34,7 +34,7 @@ def bench_passes(
 ) -> BenchResult:
     """Time passes of networks with random weights; all variants take turns, and `report` sees each row.
 
-    On CUDA the variants are those of a precision, and also compiled unless `compiled` is False: a minute a network.
+    On CUDA there is also bf16, and each compiled unless `compiled` is False, which takes up to a minute a network.
     """
     execution = execution or Execution()
     device, n = execution.torch_device, execution.resolved_batch_size
