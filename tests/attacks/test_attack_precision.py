@@ -6,8 +6,10 @@ from attack_zoo import SmallNet, digits, examples
 
 from pclc import create_model
 from pclc.attacks import BIM, PGD, CarliniWagner, Square
+from pclc.attacks.crafting import Crafting
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.frozen import frozen
+from pclc.attacks.gradients import fp16_gradient, input_gradient
 from pclc.attacks.objectives import get_objective
 from pclc.attacks.victim import Victim
 from pclc.execution import Execution, made_ready
@@ -146,8 +148,8 @@ def test_crafting_is_on_the_model_made_ready_where_it_is_the_same():
     model = create_model("resnet56").eval()
     with frozen(model), Victim(model, Execution(device="cpu", precision="bf16")) as victim:
         victim.logits(torch.rand(2, 3, 32, 32))
-        assert victim._fast is victim._ready
-        assert victim._fast is not model
+        assert victim.crafting.fast is victim.crafting.ready
+        assert victim.crafting.fast is not model
 
 
 class Writes(torch.nn.Module):
@@ -216,30 +218,33 @@ def test_fp16_is_used_where_it_is_enough(kind, expected):
     torch.manual_seed(0)
     model, x = kind().eval(), torch.rand(20, 1, 6, 6)
     with frozen(model), Victim(model, Execution(device="cpu", precision="tf32")) as victim:
-        assert victim._can_halve(x) is expected
+        assert ("logits" in victim.crafting.what_fp16_is_enough_for(x)) is expected
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", ["vgg13", "resnet56", "preact_resnet18"])
 @pytest.mark.parametrize("compiled", [None, True])
-def test_passes_without_a_gradient_are_in_fp16_and_nearly_as_exact_as_tf32(name, compiled):
+def test_passes_are_in_fp16_and_nearly_as_exact_as_in_tf32(name, compiled):
     torch.manual_seed(0)
     model, x = create_model(name).train(), torch.rand(200, 3, 32, 32)
     with torch.no_grad():
         model(x)  # statistics of BatchNorm
     model, x = model.eval().cuda(), x.cuda()
     y = torch.zeros(200, dtype=torch.int64, device="cuda")
-    exact = model.double()(x.double())
+    exact, _, exact_grad = input_gradient(model.double(), get_objective("margin"), x.double(), y)
     model.float()
-    execution = Execution(compile=compiled).for_attacks(x.device)
-    with frozen(model), Victim(model, execution) as victim:
+    fast, tf32 = Execution(compile=compiled).for_attacks(x.device), Execution(precision="tf32", compile=compiled)
+    with frozen(model), Victim(model, fast) as victim, Victim(model, tf32.for_attacks(x.device)) as other:
+        other.crafting._has_chosen, other.crafting.fast = True, other.crafting.ready
         for _ in range(4):  # eager, then recorded, then replayed
             half = victim.logits(x)
-        assert victim._half
-        tf32 = victim.gradient(get_objective("margin"), x, y).logits
-    errors = [(logits - exact).abs().mean() for logits in (half, tf32)]
-    assert 0 < errors[0] < 3 * errors[1]  # one rounding becomes two or three where layers are not fused
-    assert half.dtype == torch.float32
+            slope, usual = (each.gradient(get_objective("margin"), x, y) for each in (victim, other))
+        assert victim.crafting.in_fp16 == {"logits", "gradients"}
+    for found in (half, slope.logits):  # layers that are not fused round twice or three times
+        assert 0 < (found - exact).abs().mean() < 3 * (usual.logits - exact).abs().mean()
+        assert found.dtype == torch.float32
+    errors = [(each.grad - exact_grad).norm() for each in (slope, usual)]
+    assert 0 < errors[0] < 3 * errors[1]
 
 
 class Striped(torch.nn.Module):
@@ -267,16 +272,17 @@ def plain_and_striped(device="cpu"):
 
 def in_fp16(monkeypatch):
     """Have CPUs do what CUDA does."""
-    choose = Victim._choose
+    choose = Crafting.choose
 
-    def chosen(victim, x):
-        fresh = not victim._has_chosen
-        choose(victim, x)
+    def chosen(crafting, x):
+        fresh = not crafting._has_chosen
+        choose(crafting, x)
         if fresh:
-            victim._half = victim._can_halve(x)
-            assert victim._half
+            crafting.in_fp16 = crafting.what_fp16_is_enough_for(x)
+            crafting._too_small = {what: torch.zeros((), dtype=torch.bool) for what in crafting.in_fp16}
+            assert crafting.in_fp16
 
-    monkeypatch.setattr(Victim, "_choose", chosen)
+    monkeypatch.setattr(Crafting, "choose", chosen)
 
 
 def test_fp16_is_left_when_it_overflows(monkeypatch):
@@ -299,14 +305,105 @@ def test_square_is_as_strong_where_fp16_overflows(monkeypatch):
     assert half.sum() >= usual.sum() - 1
 
 
+class Saturates(torch.nn.Module):
+    """A sigmoid, of bright images so near to 1 that fp16, which has no number between, loses its derivative."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Conv2d(1, 4, 3), torch.nn.Linear(64, 4)
+        torch.nn.init.constant_(self.body.weight, 1.0)
+        torch.nn.init.constant_(self.body.bias, 0.0)
+
+    def forward(self, x):
+        return self.head(self.body(x).sigmoid().flatten(1))
+
+
+DARK, BRIGHT = 0.1 * torch.ones(4, 1, 6, 6), torch.ones(4, 1, 6, 6)
+FIRST = torch.zeros(4, dtype=torch.int64)
+
+
+def faint(logits, y):
+    """As the cross-entropy of images of which a model is certain."""
+    return 1e-25 * get_objective("margin")(logits, y)
+
+
+def half_and_single(objective, x):
+    torch.manual_seed(0)
+    model = Saturates().eval()
+    with Execution(device="cpu", precision="tf32").arithmetic(half=True):
+        half = fp16_gradient(made_ready(model, Execution(device="cpu", precision="tf32")), objective, x, FIRST)
+    return half, input_gradient(model, objective, x, FIRST)
+
+
+@pytest.mark.parametrize("objective", [get_objective("margin"), faint], ids=["margin", "faint"])
+def test_gradients_in_fp16_are_those_of_float32(objective):
+    (*half, lost), single = half_and_single(objective, DARK)
+    assert single[2].abs().amax() > 0
+    assert not lost.any()
+    for found, expected in zip(half, single, strict=True):
+        assert found.dtype == torch.float32
+        assert (found - expected).double().norm() < 5e-3 * expected.double().norm()
+
+
+def test_a_gradient_of_which_fp16_leaves_nothing_is_told():
+    half, single = half_and_single(get_objective("margin"), BRIGHT)
+    assert half[3].all()
+    assert single[2].abs().amin() > 0
+
+    def flat(logits, y):
+        return 0 * logits[:, 0]
+
+    assert not half_and_single(flat, BRIGHT)[0][3].any(), "there was nothing that could be lost"
+
+
+def test_fp16_is_used_for_gradients_where_it_is_enough():
+    torch.manual_seed(0)
+    model = Saturates().eval()
+    crafting = Crafting(model, Execution(device="cpu", precision="tf32"))
+    with frozen(model):
+        assert crafting.what_fp16_is_enough_for(0.5 * DARK) == {"logits"}, "their negatives are bright"
+        model.body.weight.data /= 10
+        assert crafting.what_fp16_is_enough_for(DARK) == {"logits", "gradients"}
+
+
+def test_fp16_is_left_when_it_loses_gradients(monkeypatch):
+    monkeypatch.setattr(Crafting, "_gradients_survive", lambda crafting, x: True)  # the model is fine where one looks
+    in_fp16(monkeypatch)
+    torch.manual_seed(0)
+    model, margin = Saturates().eval(), get_objective("margin")
+    with frozen(model), Victim(model, Execution(device="cpu", precision="tf32")) as victim:
+        assert victim.gradient(margin, DARK, FIRST).grad.any()
+        seen = [victim.gradient(margin, BRIGHT, FIRST).grad.any().item() for _ in range(10)]
+        assert seen[0] is False
+        assert seen[-3:] == [True] * 3
+        assert victim.crafting.in_fp16 == {"logits"}
+        expected = input_gradient(model, margin, BRIGHT, FIRST)[2]
+        torch.testing.assert_close(victim.gradient(margin, BRIGHT, FIRST).grad, expected)
+
+
+@pytest.mark.parametrize("stop", ["success", "never"])
+def test_pgd_is_as_strong_where_fp16_loses_gradients(monkeypatch, stop):
+    torch.manual_seed(0)
+    model, x = Saturates().eval(), 1 - 0.05 * torch.rand(20, 1, 6, 6)
+    y = model(x).argmax(1)
+    attack = PGD(eps=0.9, alpha=0.1, steps=30, stop=stop, random_start=False)
+    execution = Execution(device="cpu", precision="tf32")
+    usual = attack.run(model, x, y, execution=execution)
+    monkeypatch.setattr(Crafting, "_gradients_survive", lambda crafting, x: True)
+    in_fp16(monkeypatch)
+    half = attack.run(model, x, y, execution=execution)
+    assert torch.equal(usual.success, half.success)
+    torch.testing.assert_close(half.zero_gradient_share, usual.zero_gradient_share)
+
+
 @pytest.mark.cuda
 def test_graphs_with_fp16_in_them_are_left_when_it_overflows():
     model, (x, stripes, y) = Striped().eval().cuda(), plain_and_striped("cuda")
     with frozen(model), Victim(model, Execution().for_attacks(x.device)) as victim:
         for _ in range(4):  # eager, then recorded, then replayed
             assert victim.logits(x).isfinite().all()
-        assert victim._half
+        assert "logits" in victim.crafting.in_fp16
         assert victim.logits(stripes).isnan().any()
         assert not victim.is_fooled(stripes, y).any()
-        assert not victim._half
+        assert "logits" not in victim.crafting.in_fp16
         torch.testing.assert_close(victim.logits(stripes), model(stripes), rtol=1e-2, atol=1e-2)

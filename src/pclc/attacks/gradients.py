@@ -10,6 +10,10 @@ from pclc.attacks.types import Model
 
 _STEEP = 1e30  # in place of infinity: sums over an image stay finite in float32
 
+# The largest entry of a row that goes back through a network in fp16: 65,504 is the largest number there, 6e-5 the
+# smallest one with all digits, and on their way gradients rather shrink.
+_LARGEST_IN_FP16 = 256.0
+
 
 def input_gradient(
     model: Model, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor
@@ -25,17 +29,47 @@ def input_gradient(
         tensor([2., 0.])
     """
     with torch.enable_grad(), explain_inference():
-        leaf = x.detach().requires_grad_()
-        logits = model(leaf.clone())  # into which it may write
-        if not logits.requires_grad:
-            raise ValueError(
-                "Expected `model` to be differentiable with respect to `x`, but its logits have no gradient: it "
-                "detaches them, or runs under torch.no_grad(). SPSA, Noise and Transfer need no gradient."
-            )
+        leaf, logits = _pass(model, x)
         value = objective(logits, *rows)
         (grad,) = torch.autograd.grad(value.sum(), leaf)
+    return logits.detach().clone(), value.detach(), _numbers(grad)
+
+
+def fp16_gradient(
+    model: Model, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same where fp16 goes back through the model, and (N,) flags of rows for which its range was too small.
+
+    What goes back from the logits is scaled, each row by itself, to the middle of that range, and the gradient is
+    scaled back. A row is lost where a number is infinite or NaN, and where nothing is left of what went back.
+    """
+    with torch.enable_grad(), explain_inference():
+        leaf, logits = _pass(model, x)
+        cut = logits.detach().requires_grad_()
+        value = objective(cut, *rows)
+        (back,) = torch.autograd.grad(value.sum(), cut)
+        unit = (back.abs().amax(1) / _LARGEST_IN_FP16).clamp_min(torch.finfo(back.dtype).tiny)
+        (grad,) = torch.autograd.grad(logits, leaf, back / unit[:, None])
+    lost = ~grad.isfinite().flatten(1).all(1) | (is_zero(grad) & ~is_zero(back))
+    grad = grad * unit.reshape(-1, *[1] * (grad.dim() - 1))
+    return logits.detach().clone(), value.detach(), _numbers(grad), lost
+
+
+def _pass(model: Model, x: Tensor) -> tuple[Tensor, Tensor]:
+    """A leaf of the graph, and the logits at it."""
+    leaf = x.detach().requires_grad_()
+    logits = model(leaf.clone())  # into which it may write
+    if not logits.requires_grad:
+        raise ValueError(
+            "Expected `model` to be differentiable with respect to `x`, but its logits have no gradient: it "
+            "detaches them, or runs under torch.no_grad(). SPSA, Noise and Transfer need no gradient."
+        )
+    return leaf, logits
+
+
+def _numbers(grad: Tensor) -> Tensor:
     # The derivative of a square root at a black pixel, say: no direction, and no reason to lose the image to NaN.
-    return logits.detach().clone(), value.detach(), torch.nan_to_num(grad, nan=0.0, posinf=_STEEP, neginf=-_STEEP)
+    return torch.nan_to_num(grad, nan=0.0, posinf=_STEEP, neginf=-_STEEP)
 
 
 def is_zero(grad: Tensor) -> Tensor:

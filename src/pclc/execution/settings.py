@@ -21,9 +21,9 @@ class Execution:
     Args:
         device: "cpu", "cuda", "cuda:1", ...; None takes CUDA where there is one.
         precision: of training and of gradients. "fp32" is IEEE float32 with TF32 off; "auto" is bf16 for training on
-            CUDA devices that have it, TF32 for attacks on CUDA, and fp32 elsewhere. Where attacks use TF32, passes
-            without a gradient are in fp16, which has as many digits. Weights, losses and decisions on outcomes are
-            float32 in any case.
+            CUDA devices that have it, TF32 for attacks on CUDA, and fp32 elsewhere. Where attacks use TF32 they take
+            fp16, which has as many digits, if its range is found to be enough. Weights, losses and decisions on
+            outcomes are float32 in any case.
         compile: use `torch.compile`; None does so on CUDA for training long enough to pay for it. Attacks compile only
             where it is True.
         cuda_graphs: replay steps from CUDA graphs; None does so on CUDA.
@@ -100,7 +100,7 @@ class Execution:
     def arithmetic(self, half: bool = False) -> Iterator[None]:
         """Forward passes in the chosen precision; with `half` in fp16 where that is TF32.
 
-        Both have ten bits after the point, and fp16 moves half the bytes. Its range is small, too small for gradients.
+        Both have ten bits after the point, and fp16 moves half the bytes. Its range is small: gradients need a scale.
         """
         lower = {"bf16": torch.bfloat16, "tf32": torch.float16 if half else None}.get(self.resolved_precision)
         kind, enabled = self.torch_device.type, lower is not None

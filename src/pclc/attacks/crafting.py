@@ -1,0 +1,163 @@
+"""The model as attacks pass through it while they craft: in faster kernels, and in fp16 where that is enough."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from pclc.attacks.gradients import fp16_gradient, input_gradient, is_zero
+from pclc.attacks.types import Model
+from pclc.execution import Execution, ieee_fp32, made_ready
+
+# Rows on which a model that was made ready is compared with itself, and by how much of the largest logit it may differ:
+# in float32, and with the ten bits of TF32 and fp16.
+_COMPARED_ROWS, _SAME, _NEARLY_SAME = 16, 1e-3, 1e-2
+
+# How many times as far off as in TF32 gradients in fp16 may be: layers that are not fused round twice or three times.
+_TIMES_TF32, _ROUNDING = 4, 2**-11
+
+# The device is asked so often, in gradients, whether fp16 was too small for one: each time it has to be waited for.
+_LOOK_EVERY = 8
+
+What = Literal["logits", "gradients"]
+
+
+class Crafting:
+    """Logits and gradients in the precision of `execution`, of the model made ready where it gives the same.
+
+    Where that is TF32, fp16 has as many digits and half the bytes, but a small range. It is used where a comparison at
+    the first images finds it enough, for logits and for gradients each, and left when it turns out to be too small.
+
+    Args:
+        model: images (N, ...) to logits (N, K), in eval mode.
+        execution: precision and compilation.
+    """
+
+    def __init__(self, model: Model, execution: Execution) -> None:
+        self.model, self.execution = model, execution
+        # Where crafting is exact its logits decide, and they are to be those of the model itself.
+        self.fast = self.ready = model
+        if isinstance(model, nn.Module) and execution.resolved_precision != "fp32":
+            self.ready = made_ready(model, execution)
+        self.in_fp16: set[What] = set()
+        self._has_chosen = False
+        self._too_small: dict[What, Tensor] = {}  # flags on the device, into which graphs write
+        self._gradients = 0
+
+    def choose(self, x: Tensor) -> None:
+        """Decide, at the first images, on which model to craft and in what."""
+        if self._has_chosen:
+            return
+        self._has_chosen = True
+        if self.ready is not self.model and self._is_same(x[:_COMPARED_ROWS]):
+            self.fast = self.ready
+            if x.is_cuda and self.execution.resolved_precision == "tf32":
+                self.in_fp16 = self.what_fp16_is_enough_for(x)
+        self._too_small = {what: torch.zeros((), dtype=torch.bool, device=x.device) for what in self.in_fp16}
+        if self.execution.compile:
+            self.fast = torch.compile(self.fast)
+
+    def leave_fp16(self, what: What) -> bool:
+        """Leave it where it was too small, and tell whether it was: graphs with fp16 in them are to be forgotten."""
+        leave = what in self.in_fp16 and bool(self._too_small[what])
+        if leave:
+            self.in_fp16.remove(what)
+        return leave
+
+    def leave_fp16_now_and_then(self) -> bool:
+        """The same for gradients, after one of them."""
+        self._gradients += 1
+        return self._gradients % _LOOK_EVERY == 1 and self.leave_fp16("gradients")
+
+    # Images and logits are copied: a model may write into its input, and may use its output's memory again.
+
+    @torch.no_grad()
+    def logits(self, x: Tensor) -> tuple[Tensor]:
+        """Of each row."""
+        half = "logits" in self.in_fp16
+        with self.execution.arithmetic(half):
+            logits = copied(self.fast(placed(x, self.execution).clone()))
+        return (self._noted("logits", logits) if half else logits,)
+
+    def slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
+        """Logits, value and gradient of `objective(logits, *rows)`, and whether the gradient is exactly zero."""
+        x = placed(x, self.execution)
+        if "gradients" in self.in_fp16:
+            with self.execution.arithmetic(half=True):
+                logits, value, grad, lost = fp16_gradient(self.fast, objective, x, *rows)
+            self._too_small["gradients"].logical_or_(lost.any())
+            logits = self._noted("gradients", logits)
+        else:
+            with self.execution.arithmetic():
+                logits, value, grad = input_gradient(self.fast, objective, x, *rows)
+        return logits, value, grad.contiguous(), is_zero(grad)
+
+    def _noted(self, what: What, logits: Tensor) -> Tensor:
+        finite = logits.isfinite()
+        self._too_small[what].logical_or_(~finite.all())
+        # NaN looks like success, which is looked at; an infinite logit of the true class would not be.
+        return torch.where(finite, logits, torch.nan)
+
+    @torch.no_grad()
+    def _is_same(self, x: Tensor) -> bool:
+        try:
+            with ieee_fp32():
+                own, ready = self.model(x.clone()), self.ready(x.clone())
+            with self.execution.arithmetic():
+                self.ready(x.clone())  # code may not cope with a last layer in float32
+            return bool(((ready - own).abs() <= _SAME * own.abs().amax()).all())
+        except Exception:  # whatever a stranger's module raises; the model itself will say it better
+            return False
+
+    def what_fp16_is_enough_for(self, x: Tensor) -> set[What]:
+        """Of the first images and their negatives, which are as different as can be."""
+        x = torch.cat([x[:_COMPARED_ROWS], 1 - x[:_COMPARED_ROWS]])
+        try:
+            if not self._logits_survive(x):
+                return set()
+            return {"logits", "gradients"} if self._gradients_survive(x) else {"logits"}
+        except Exception:  # code that cannot cope with fp16
+            return set()
+
+    @torch.no_grad()
+    def _logits_survive(self, x: Tensor) -> bool:
+        """Whether fp16 is enough for the model's numbers, and its logits keep more digits than fp16 has."""
+        with ieee_fp32():
+            own = self.model(x.clone())
+        with self.execution.arithmetic(half=True):
+            half = self.ready(x.clone())
+        close = (half - own).abs() <= _NEARLY_SAME * own.abs().amax()
+        finer = half != half.half().to(half.dtype)
+        return bool(close.all()) and bool(finer.any(0).all())  # of each class: they may come from several layers
+
+    def _gradients_survive(self, x: Tensor) -> bool:
+        """Whether those of one logit against the others are about as near to float32's as TF32's are."""
+        with ieee_fp32():
+            own = input_gradient(self.model, _first_against_others, x)[2]
+        with self.execution.arithmetic():
+            tf32 = input_gradient(self.ready, _first_against_others, x)[2]
+        with self.execution.arithmetic(half=True):
+            *_, half, lost = fp16_gradient(self.ready, _first_against_others, x)
+        return not lost.any() and _mean_error(half, own) <= _TIMES_TF32 * max(_mean_error(tf32, own), _ROUNDING)
+
+
+def _first_against_others(logits: Tensor) -> Tensor:
+    return logits[:, 0] - logits[:, 1:].mean(1)
+
+
+def _mean_error(grad: Tensor, own: Tensor) -> float:
+    """The mean over rows of the error as a share of the gradient."""
+    tiny = torch.finfo(own.dtype).tiny
+    off, size = ((rows.flatten(1).double().norm(dim=1)) for rows in (grad - own, own))
+    return float((off / size.clamp_min(tiny)).mean())
+
+
+def placed(x: Tensor, execution: Execution) -> Tensor:
+    """Images in the layout that suits the device."""
+    return x.contiguous(memory_format=execution.memory_format) if x.dim() == 4 else x
+
+
+def copied(logits: Tensor) -> Tensor:
+    """Logits in memory of their own."""
+    return logits.clone() if isinstance(logits, Tensor) else logits  # what else it may be is told by its checks
