@@ -112,6 +112,14 @@ def test_no_collapse_is_told_too(store: Store, tmp_path: Path) -> None:
     assert "It was seen in 0 of 1 training.\n" in page_of(store, cells, tmp_path)
 
 
+def test_metrics_that_cannot_be_read_are_a_curve_that_is_not_kept(store: Store, tmp_path: Path) -> None:
+    cells = cells_of(store, [0])
+    write_curve(store, cells[0], [0.3, 0.41, 0.40])
+    (store.model_folder(cells[0].training) / "metrics.jsonl").write_text('{"epoch": 1, "valid\n')
+    page = page_of(store, cells, tmp_path)
+    assert f"- No curve on held-out images is kept of {len(cells)} of {len(cells)} models.\n" in page
+
+
 def test_the_page_begins_with_what_came_out(store: Store, tmp_path: Path) -> None:
     """Also where that is not in favour of PC, and with what it was not compared with."""
     page = page_of(store, cells_of(store, range(5)), tmp_path, lambda cell: 42.0 if cell.column == "ce + pc" else 43.0)

@@ -12,7 +12,6 @@ from pclc.experiments.pages_text import bullets, counted, listed, markdown_table
 from pclc.experiments.store import Store
 from pclc.experiments.table import Block, Table, make_table, setting_text, spread
 from pclc.experiments.values import Selection, choose
-from pclc.training import RunDirectory
 from pclc.training.selection import selection_attack
 from pclc.training.watch import has_collapsed
 
@@ -308,8 +307,8 @@ def _collapses(store: Store, experiment: Experiment, cells: Sequence[Cell]) -> l
 
 def _curve(store: Store, cell: Cell) -> dict[int, float]:
     """By epoch the robust accuracy of a finished cell's training on held-out images, where it was measured."""
-    metrics = RunDirectory(store.model_folder(cell.training)).metrics if store.load(cell) else []
-    values = {entry["epoch"]: entry.get("validation_robust_accuracy") for entry in metrics}
+    epochs = store.epochs(cell.training) if store.load(cell) else []
+    values = {entry["epoch"]: entry.get("validation_robust_accuracy") for entry in epochs}
     return {epoch: 100 * value for epoch, value in values.items() if value is not None}
 
 
