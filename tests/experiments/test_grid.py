@@ -1,10 +1,12 @@
 """Grids: whatever happens to them, they end with the results of an undisturbed one."""
 
 import multiprocessing
+import os
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -18,11 +20,13 @@ import pclc
 from pclc.experiments import runner, trained
 from pclc.experiments.code import code_hash, source_hash
 from pclc.experiments.costs import Known, plan_grid
+from pclc.experiments.engines import open_engine
 from pclc.experiments.experiment import Cell, Training, load_experiment
 from pclc.experiments.locks import _is_alive, _owner
 from pclc.experiments.runner import GridSettings, grid_progress, run_grid
 from pclc.experiments.store import DamagedWarning, Store
 from pclc.experiments.trained import trained_model, warm_up_of
+from pclc.experiments.work import Job
 from pclc.training import adversarial_preset, paper_config
 
 Settings = Callable[..., GridSettings]
@@ -243,6 +247,19 @@ def test_a_failure_does_not_stop_the_others(cells: list[Cell], settings: Setting
     assert list(failures) == [wrong.hash]
     assert failures[wrong.hash].startswith("ValueError: Expected `examples` to be at most 360")
     assert Store(settings().store).load(cells[1]) is not None
+
+
+def test_a_worker_that_is_killed_does_not_stop_the_others(cells: list[Cell], settings: Settings) -> None:
+    """As the system does where memory runs out."""
+    store = settings("killed").store
+    locks, job = store / "locks", Job(cells[0], store, EXECUTION)
+    with open_engine("local", 2) as workers:
+        first = workers.submit(job)
+        wait_for(lambda: _owner(next(locks.glob("cell-*.lock"), locks)))
+        os.kill(_owner(next(locks.glob("cell-*.lock")))["pid"], signal.SIGKILL)
+        assert isinstance(first.exception(), BrokenProcessPool)
+        wrong = replace(job, threads=0)  # which is told before anything is done
+        assert type(workers.submit(wrong).exception()) is RuntimeError
 
 
 def test_without_weights_little_is_left(cells: list[Cell], settings: Settings) -> None:

@@ -7,8 +7,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pclc.experiments.work import Job, do_job
@@ -51,9 +53,20 @@ def _local(jobs: int) -> Iterator[Workers]:
         yield Workers(_do_at_once, 1)
         return
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_with, initargs=(os.getpid(),))
+    start = partial(ProcessPoolExecutor, jobs, mp_context=context, initializer=_leave_with, initargs=(os.getpid(),))
+    pool = start()
+
+    def submit(job: Job) -> "Future[str]":
+        nonlocal pool
+        try:
+            return pool.submit(do_job, job)
+        except BrokenProcessPool:  # a process was killed, often for its memory: what ran failed, the rest goes on
+            pool.shutdown()
+            pool = start()
+            return pool.submit(do_job, job)
+
     try:
-        yield Workers(lambda job: pool.submit(do_job, job), jobs)
+        yield Workers(submit, jobs)
     finally:
         pool.shutdown(cancel_futures=True)
 
