@@ -227,3 +227,10 @@ def test_where_settings_were_chosen(store: Store, tmp_path: Path) -> None:
     page = page_of(store, cells_of(store, [0, 1]), tmp_path)
     assert "on held-out images (vgg13, 50 epochs, seed 0; vgg13, 30 epochs, seed 0), and kept for the other" in page
     assert "Of `ce`, `fast` the learning rate alone was tuned, of the others also a number of their loss." in page
+
+
+def test_of_an_arm_that_was_not_tried_nothing_is_said_to_be_tuned(tmp_path: Path) -> None:
+    store, arms = Store(tmp_path / "store"), ("ce", "ce + pc", "ce + mae")
+    fill(store, Selection(columns=arms).tuning_cells(STUDY), lambda cell: {"clean": 70.0, "tuning": 40.0})
+    page = page_of(store, cells_of(store, [0, 1]), tmp_path)
+    assert "Of `ce` the learning rate alone was tuned, of the others also a number of their loss." in page

@@ -215,7 +215,8 @@ def _settings(table: Table, tried: Sequence[Cell]) -> str:
     arms = {row["column"] for row in table.tuning if row["clean %"] is not None}
     cells = [cell for cell in tried if cell.column in arms]
     places = dict.fromkeys(f"{_network(cell)}, seed {cell.training.config.seed}" for cell in cells)
-    rates = {arm.column: None for group in table.experiment.groups for arm in group.arms if _tunes_only_rate(arm)}
+    every = [arm for group in table.experiment.groups for arm in group.arms if arm.column in arms]
+    rates = dict.fromkeys(arm.column for arm in every if _tunes_only_rate(arm))
     rows = [
         {
             "arm": row["column"],
