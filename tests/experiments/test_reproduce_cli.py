@@ -9,6 +9,7 @@ from made_results import docs_folder
 from typer.testing import CliRunner
 
 from pclc.cli.app import app
+from pclc.experiments import pages
 from pclc.experiments.experiment import ANALYSES, Cell, experiment_names, load_experiment
 from pclc.experiments.smoke import smoke
 from pclc.experiments.store import Store
@@ -115,6 +116,13 @@ def test_pages_of_smoke_runs(smoke_store: Path, tmp_path: Path) -> None:
         assert [float(number) for number in re.findall(r"(\d+\.\d) \(1 seed\)", line)][:3] == list(found.values())
         audit = json.loads((smoke_store / "cells" / cell.hash / "result.json").read_text())["audit"]
         assert line.endswith(f"| {audit['verdict']} (1 of 1) |")
+
+
+def test_the_other_pages_hear_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the README would say that it is not run beside a page that has its figures."""
+    for write in ("write_adversarial", "write_reproduction"):
+        monkeypatch.setattr(pages, write, lambda *_, write=write: [Path(write)])
+    assert run("adversarial", "--write-docs", "--out", tmp_path) == "write_adversarial\nwrite_reproduction\n"
 
 
 def _accuracies(store: Path, cell: Cell) -> dict[str, float]:

@@ -152,7 +152,7 @@ def _check_selection(chosen: Sequence["Experiment"], selection: "Selection") -> 
 
 
 def _write_docs(asked: Sequence[str], out: Path, selection: "Selection", docs: Path, smoke: bool) -> None:
-    """One page for the study of adversarial training, one for everything else: each with all that the store has."""
+    """One page for the study of adversarial training, one for all experiments: each with all that the store has."""
     from pclc.experiments.experiment import experiment_names, load_experiment
     from pclc.experiments.pages import write_adversarial, write_reproduction
     from pclc.experiments.smoke import smoke as smoke_run
@@ -171,8 +171,8 @@ def _write_docs(asked: Sequence[str], out: Path, selection: "Selection", docs: P
         written += write_adversarial(Store(out), experiments["adversarial"], selection, docs)
         if not written:
             typer.echo(f"{docs}/adversarial-training.md is not written: no cell of `adversarial` is finished in {out}.")
-    if set(asked) != {"adversarial"}:
-        written += write_reproduction(Store(out), list(experiments.values()), selection, docs)
+    # Always, since the README and the costs speak of the study too.
+    written += write_reproduction(Store(out), list(experiments.values()), selection, docs)
     for page in written:
         typer.echo(str(page))
 
