@@ -159,6 +159,21 @@ def test_refusals(small: Path, options: list[str | Path]) -> None:
         assert str(done.exception).startswith(sentence)
 
 
+def test_experiments_are_told_apart_by_their_names(small: Path, tmp_path: Path) -> None:
+    """Tables in a store, and the settings that are chosen, go by name."""
+    other = tmp_path / "other" / "small.toml"
+    other.parent.mkdir()
+    table1 = small.with_name("table1.toml")
+    for copy in (other, table1):
+        copy.write_text(small.read_text())
+    for files, sentence in (
+        ((small, other), "Expected files with names of their own, but got 2 experiments named 'small'."),
+        ((table1,), f"Expected {table1} to have a name of its own, but table1 is in the package."),
+    ):
+        done = CliRunner().invoke(app, ["reproduce", *map(str, files), "--plan", "--device", "cpu"])
+        assert str(done.exception) == sentence
+
+
 def test_a_cell_that_fails_is_said(small: Path, options: list[str | Path]) -> None:
     options = ["--examples", "999", *options[2:]]
     done = CliRunner().invoke(app, ["reproduce", str(small), *map(str, options), "--device", "cpu"])

@@ -99,6 +99,9 @@ def reproduce(
     execution = pclc.Execution(device=device, precision=precision, compile=compiled)  # type: ignore[arg-type]
     on_cpu = execution.torch_device.type == "cpu"
     chosen = [load_experiment(name) for name in dict.fromkeys(experiment_names() if "all" in names else names)]
+    for name, count in Counter(each.name for each in chosen).items():
+        if count > 1:
+            raise ValueError(f"Expected files with names of their own, but got {count} experiments named {name!r}.")
     selection = Selection(
         tuple(datasets) if datasets else None, tuple(losses) if losses else None, seeds, variant, examples, epochs
     )

@@ -336,6 +336,8 @@ def load_experiment(name: str) -> Experiment:
         'fgsm(eps=0.3, stop="never")'
     """
     if name.endswith(".toml"):
+        if Path(name).stem in experiment_names():  # whose table in a store, and whose claims of the paper, it would take
+            raise ValueError(f"Expected {name} to have a name of its own, but {Path(name).stem} is in the package.")
         try:
             content = tomllib.loads(Path(name).read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
