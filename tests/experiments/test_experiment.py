@@ -240,6 +240,17 @@ def test_a_small_experiment() -> None:
             "Expected `kind` of an analysis of a group of small to be",
         ),
         (["published"], "table9", "Expected `table` to be one of table1"),
+        # What would be left out without a word, or be wrong only when everything is trained:
+        (["groups"], [], "Expected `groups` of small to have at least one, but got none."),
+        (["groups", 0, "datasets"], [], "Expected `datasets` of a group of small to name at least one, but got none."),
+        (["groups", 0, "arms"], [], "Expected `arms` of a group of small to name at least one, but got none."),
+        (["groups", 0, "eps"], [], "Expected `fgsm {eps}` of a group of small to have {eps} in its text, and a list"),
+        (["groups", 0, "attacks", "fgsm {eps}"], "fgsm(eps=0.1)", "Expected `fgsm {eps}` of a group of small to have"),
+        (
+            ["groups", 0, "analyses"],
+            [{"kind": "gaps", "examples": 0}],
+            "Expected `examples` of an analysis of a group of small to be at least 1, but got 0.",
+        ),
     ],
 )
 def test_refusals(path: list[Any], value: object, sentence: str) -> None:

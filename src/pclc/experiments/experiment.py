@@ -336,7 +336,7 @@ def load_experiment(name: str) -> Experiment:
         'fgsm(eps=0.3, stop="never")'
     """
     if name.endswith(".toml"):
-        if Path(name).stem in experiment_names():  # whose table in a store, and whose claims of the paper, it would take
+        if Path(name).stem in experiment_names():  # whose table and whose claims it would take
             raise ValueError(f"Expected {name} to have a name of its own, but {Path(name).stem} is in the package.")
         try:
             content = tomllib.loads(Path(name).read_text(encoding="utf-8"))
@@ -353,6 +353,8 @@ def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
     """The experiment that the content of a file describes; anything that is not understood is refused."""
     optional = {"published": str, "tuning": str, "baselines": list}
     check_keys(content, name, required={"title": str, "groups": list}, optional=optional)
+    if not content["groups"]:
+        raise ValueError(f"Expected `groups` of {name} to have at least one, but got none.")
     groups: list[Group] = []
     for group in content["groups"]:
         groups.append(
@@ -397,6 +399,9 @@ def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> G
     for key in ("precision", "trained_in"):
         if key in content:
             _check_one(key, content[key], [name for name in get_args(Precision) if name != "auto"], where)
+    for key in ("datasets", "arms"):
+        if not content[key]:
+            raise ValueError(f"Expected `{key}` of {where} to name at least one, but got none.")
     if content["seeds"] < 1:
         raise ValueError(f"Expected `seeds` of {where} to be at least 1, but got {content['seeds']}.")
     if ("transfer" in content) != ("substitute" in content):
@@ -474,6 +479,8 @@ def _setting(content: Mapping[str, Any], where: str) -> Mapping[str, Mapping[str
 def _analysis(content: Mapping[str, Any], where: str) -> Analysis:
     check_keys(content, where, required={"kind": str}, optional={"eps": list, "attacks": dict, "examples": int})
     _check_one("kind", content["kind"], ANALYSES, where)
+    if content.get("examples", 1) < 1:
+        raise ValueError(f"Expected `examples` of {where} to be at least 1, but got {content['examples']}.")
     return Analysis(
         content["kind"], _attacks(content, "attacks", content.get("eps", []), where), content.get("examples")
     )
@@ -485,6 +492,8 @@ def _attacks(content: Mapping[str, Any], key: str, eps: list[float], where: str)
     for name, text in content.get(key, {}).items():
         if not isinstance(text, str):
             raise ValueError(f"Expected `{name}` of {where} to be an attack in text form, but got {text!r}.")
+        if "{eps}" in name and not (eps and "{eps}" in text):
+            raise ValueError(f"Expected `{name}` of {where} to have {{eps}} in its text, and a list `eps` beside it.")
         for value in eps if "{eps}" in name else [""]:
             row, filled = (part.replace("{eps}", str(value)) for part in (name, text))
             attack = NamedAttack(row, filled, transfer=key == "transfer")
