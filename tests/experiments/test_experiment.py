@@ -251,6 +251,11 @@ def test_a_small_experiment() -> None:
             [{"kind": "gaps", "examples": 0}],
             "Expected `examples` of an analysis of a group of small to be at least 1, but got 0.",
         ),
+        (
+            ["groups", 0, "analyses"],
+            [{"kind": "ranks", "attacks": {"cw": "cw(steps=10)"}}],
+            "Expected `attacks` of an analysis of a group of small to be attacks with an eps",
+        ),
     ],
 )
 def test_refusals(path: list[Any], value: object, sentence: str) -> None:

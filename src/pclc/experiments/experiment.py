@@ -481,9 +481,10 @@ def _analysis(content: Mapping[str, Any], where: str) -> Analysis:
     _check_one("kind", content["kind"], ANALYSES, where)
     if content.get("examples", 1) < 1:
         raise ValueError(f"Expected `examples` of {where} to be at least 1, but got {content['examples']}.")
-    return Analysis(
-        content["kind"], _attacks(content, "attacks", content.get("eps", []), where), content.get("examples")
-    )
+    attacks = _attacks(content, "attacks", content.get("eps", []), where)
+    if content["kind"] == "ranks" and not (attacks and all(hasattr(named.attack, "eps") for named in attacks)):
+        raise ValueError(f"Expected `attacks` of {where} to be attacks with an eps, whose ranks are asked for.")
+    return Analysis(content["kind"], attacks, content.get("examples"))
 
 
 def _attacks(content: Mapping[str, Any], key: str, eps: list[float], where: str) -> tuple[NamedAttack, ...]:
