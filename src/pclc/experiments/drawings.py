@@ -42,11 +42,14 @@ def draw_figures(store: Store, name: str, cells: Sequence[Cell], folder: Path) -
         if not common:
             continue
         seed = min(common)
+        several = len({cell.training.model for cell in group}) > 1
         panels: dict[str, dict[str, Any]] = {}
         for cell in group:
             if cell.training.config.seed == seed:
+                network = f"{cell.training.model}, " if several else ""
+                title = f"{dataset}, {network}{cell.column}, seed {seed}"
                 for analysis, results in analysis_results(store, cell):
-                    _add_panels(panels.setdefault(analysis.kind, {}), cell, analysis, results)
+                    _add_panels(panels.setdefault(analysis.kind, {}), title, analysis, results)
         for kind, results_by_title in panels.items():
             stem = folder / f"{name}-{dataset}-{kind}"
             _PLOTS[kind](results_by_title, stem)
@@ -54,8 +57,7 @@ def draw_figures(store: Store, name: str, cells: Sequence[Cell], folder: Path) -
     return stems
 
 
-def _add_panels(panels: dict[str, Any], cell: Cell, analysis: Analysis, results: Sequence[Result]) -> None:
-    title = f"{cell.training.dataset}, {cell.column}, seed {cell.training.config.seed}"
+def _add_panels(panels: dict[str, Any], title: str, analysis: Analysis, results: Sequence[Result]) -> None:
     if analysis.kind == "gaps":
         panels[title] = [result for result in results if isinstance(result, GapResult)]
         return
