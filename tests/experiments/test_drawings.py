@@ -1,4 +1,4 @@
-"""The figures of an experiment."""
+"""The figures of an experiment, and what becomes of its table where one cannot be drawn."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 from made_results import content
+from typer.testing import CliRunner
 
-from pclc.analysis import gap_summary
+from pclc.analysis import confusion, gap_summary
+from pclc.cli.app import app
 from pclc.experiments.drawings import draw_figures
 from pclc.experiments.experiment import Experiment, load_experiment
 from pclc.experiments.store import Store
@@ -41,3 +43,15 @@ def test_networks_are_told_apart(tmp_path: Path) -> None:
     rows = Path(f"{stem}.csv").read_text()
     assert "mnist, cnn3, ce, seed 0" in rows
     assert "mnist, lenet5, ce, seed 0" in rows
+
+
+def test_more_classes_than_a_figure_can_show_do_not_cost_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "many.toml"
+    file.write_text(OWN.format(dataset="cifar100", kind="confusion"))
+    labels = torch.arange(100)
+    _, store = finished(file, confusion("clean", labels, labels, tuple(map(str, range(100)))))
+    done = CliRunner().invoke(app, ["reproduce", str(file), "--out", str(store.path), "--device", "cpu"])
+    assert done.exit_code == 0
+    assert "the figures of many are not drawn: Expected at most 20 classes" in done.stderr
+    assert "50.0 (1 seed)" in done.stdout
+    assert (store.path / "tables/many.json").exists()

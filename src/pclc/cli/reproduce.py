@@ -212,7 +212,7 @@ def _finish(each: "Experiment", selection: "Selection", settings: "GridSettings"
     name = _file_name(each.name, selection)
     try:
         stems = draw_figures(store, name, selection.cells(each, choices), settings.store / "figures")
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, ValueError) as error:  # also more classes than can be told apart: the table stays
         stems = []
         typer.echo(f"pclc: the figures of {each.name} are not drawn: {error}", err=True)
     content = {**table.as_dict(), "figures": [stem.relative_to(settings.store).as_posix() for stem in stems]}
