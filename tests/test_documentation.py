@@ -19,6 +19,8 @@ import pclc
 from pclc.attacks import AttackWarning
 from pclc.cli.app import app
 from pclc.evaluation import SetupWarning
+from pclc.experiments.experiment import load_experiment
+from pclc.experiments.store import Store
 
 ROOT = Path(__file__).parents[1]
 AUDITS = ROOT / "results" / "audits"
@@ -121,19 +123,18 @@ def test_what_the_readme_says_of_adversarial_training_is_on_record() -> None:
     assert with_pc["clean"]["value"] < without["clean"]["value"]
     assert (ROOT / "docs" / "adversarial-training.md").exists()
     assert ("has only begun" in words) == ("not run with two seeds yet" in words), "which is made from results"
-    cells = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("cells/*/result.json")]
-    tuned = [each for each in cells if each["cell"].get("split") == "validation"]
-    left: dict[str, list[tuple[int, float, int]]] = {}  # by method: right under attack, learning rate, right
-    for each in tuned:
-        recipe = each["cell"]["training"]["train"]
-        method = recipe["adversarial"]["method"]
-        left.setdefault(method, []).append((each["attacks"][0]["correct"], recipe["lr"], each["clean"]))
-    without_pc, with_it = max(left["madry"]), max(left["pc"])
+    left: dict[str, list[tuple[int, float, int]]] = {}  # by arm: right under attack, learning rate, right
+    for cell in load_experiment("adversarial").tuning_cells(["ce", "ce + pc"]):
+        each = Store(RESULTS).load(cell)
+        assert each is not None
+        assert each["n"] == 2000
+        robust, rate = each["attacks"][0]["correct"], cell.training.config.lr
+        left.setdefault(cell.column, []).append((robust, rate, each["clean"]))
+    without_pc, with_it = max(left["ce"]), max(left["ce + pc"])
     assert "cross-entropy does better with a larger learning rate" in words
-    assert without_pc[1] > min(rate for _, rate, _ in left["madry"])
+    assert without_pc[1] > min(rate for _, rate, _ in left["ce"])
     assert "the best setting with PC is ahead of the best one without by about a point, at a lower clean" in words
     assert "tuned cross-entropy](docs/adversarial-training.md#settings) comes within about a point" in words
-    assert {each["n"] for each in tuned} == {2000}
     assert 0.5 <= (with_it[0] - without_pc[0]) / 20 <= 1.5
     assert with_it[2] < without_pc[2]
 
