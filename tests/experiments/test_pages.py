@@ -11,7 +11,8 @@ from pclc.analysis.figures import plot_tradeoff
 from pclc.experiments.experiment import Cell, Experiment, experiment_names, load_experiment, parse_experiment
 from pclc.experiments.pages import write_adversarial, write_reproduction
 from pclc.experiments.pages_plan import plan_section
-from pclc.experiments.pages_summary import summary_section
+from pclc.experiments.pages_reproduction import _nearest
+from pclc.experiments.pages_summary import ambiguities_section, summary_section
 from pclc.experiments.pages_text import replace_between
 from pclc.experiments.published import TABLES, load_published
 from pclc.experiments.smoke import smoke
@@ -190,6 +191,20 @@ def test_other_readings_say_by_how_much_they_move_our_figures(store: Store, docs
     page = write(store, docs)
     assert "precision, mnist, `pgd 0.1`: ce 41.7 ± 28.7, moved by -2.5;" in page, "a seed of only one does not count"
     assert "table1, mnist, `bim literal 0.2`: ce 0.0 ± 0.0;" in page, "which is a row beside the stated one"
+
+
+def test_distances_between_probabilities_are_no_points(store: Store) -> None:
+    gaps = load_experiment("gaps")
+    means = {"ce": 0.5, "pc-lc": 0.55, "pc": 0.52}
+    for cell in gaps.cells(["cifar100"]):
+        about = {"examples": 9, "standard_error": 0.1, "correct": 0.7, "mean_of_correct": 0.8}
+        names = ("clean", *(attack.text for attack in cell.analyses[0].attacks))
+        results = [{"name": name, "mean": means[cell.column], **about} for name in names]
+        store.save(cell, content(cell, {"clean": 70.0}), {"analyses": [results]})
+    table = make_table(store, gaps, Selection(("cifar100",)), {})
+    (line,) = _nearest(table.blocks[0])
+    assert line == "Closest to the published `pc-lc`, with probability from it: `pc-lc` (0.008), of 2 that were run."
+    assert "gaps, cifar100, probability from the published figures: `pc` 0.038" in ambiguities_section([table])
 
 
 def test_a_readme_of_others_is_left_alone(store: Store, docs: Path) -> None:

@@ -160,12 +160,14 @@ def _nearest(block: Block) -> list[str]:
     lines = []
     for name, found in rivals.items():
         ranked = sorted((distance, column) for column, distance in found.items())
+        digits = block.digits(ranked[0][1])
+        point, unit = (1, "points") if digits == 1 else (0.01, "probability")
         # Within a point of the first, which another draw of seeds may put in front.
-        near = [(distance, column) for distance, column in ranked if distance < ranked[0][0] + 1]
-        distances = ", ".join(f"`{column}` ({distance:.1f})" for distance, column in near)
+        near = [(distance, column) for distance, column in ranked if distance < ranked[0][0] + point]
+        distances = ", ".join(f"`{column}` ({distance:.{digits}f})" for distance, column in near)
         if len(found) > 1:
             lines.append(
-                f"Closest to the published `{name}`, with points from it: {distances}, of {len(found)} that were run."
+                f"Closest to the published `{name}`, with {unit} from it: {distances}, of {len(found)} that were run."
             )
     return lines
 

@@ -155,8 +155,9 @@ def _tried(entry: Ambiguity, tables: Sequence[Table]) -> Iterator[str]:
             found = {column: block.distance(column) for column in block.columns if not names or column in names}
             near = sorted((distance, column) for column, distance in found.items() if distance is not None)
             if near:
-                distances = ", ".join(f"`{column}` {distance:.1f}" for distance, column in near)
-                yield f"{table.experiment.name}, {block.dataset}, points from the published figures: {distances}"
+                distances = ", ".join(f"`{column}` {distance:.{block.digits(column)}f}" for distance, column in near)
+                unit = "points" if block.digits(near[0][1]) == 1 else "probability"
+                yield f"{table.experiment.name}, {block.dataset}, {unit} from the published figures: {distances}"
             for row in block.rows:
                 entries = [e for e in block.entries if e.row == row and e.values]
                 if entries and any(row.startswith(name) for name in names):

@@ -182,6 +182,10 @@ class Block:
         distances = [abs(verdict.difference) for verdict in verdicts if verdict.difference is not None]
         return mean(distances) if distances else None
 
+    def digits(self, column: str) -> int:
+        """Of that distance: one in points, three between probabilities."""
+        return 3 if all(_digits(e.row) == 3 for e in self.entries if e.column == column and e.verdict) else 1
+
     def summary(self, column: str) -> str:
         """How a column compares with the published one over all its rows; empty where nothing was judged."""
         verdicts = [entry.verdict for entry in self.entries if entry.column == column and entry.verdict is not None]
@@ -194,8 +198,7 @@ class Block:
         )
         outside = sum(verdict.outside for verdict in verdicts if verdict.judgement == "underpowered")
         words += f" ({outside} of these outside the interval all the same)" if outside else ""
-        digits = 3 if all(_digits(e.row) == 3 for e in self.entries if e.column == column and e.verdict) else 1
-        return f"{words}; on average {distance:.{digits}f} from the published figure"
+        return f"{words}; on average {distance:.{self.digits(column)}f} from the published figure"
 
 
 @dataclass(frozen=True)
