@@ -218,6 +218,14 @@ def test_seeds_that_were_not_run(tmp_path: Path, table1: Experiment) -> None:
     assert all(": not run" in judged.text() for judged in table.claims)
 
 
+def test_seeds_that_are_not_asked_for_or_not_planned_are_not_called_missing(tmp_path: Path, table1: Experiment) -> None:
+    store, selection = Store(tmp_path), Selection(("mnist",), seeds=1)
+    fill(store, [cell for cell in table1.cells(["mnist"]) if cell.training.config.seed < 4], near)
+    assert block(make_table(store, table1, selection, {})).not_run == {"ce": (4,), "pc-lc": (4,)}
+    figure1 = load_experiment("figure1")
+    assert block(make_table(store, figure1, Selection(), {})).not_run["pc"] == (0,), "which has one seed"
+
+
 def test_a_trial_is_labelled_and_not_judged(tmp_path: Path, table1: Experiment) -> None:
     store, selection = Store(tmp_path), Selection(("mnist",), examples=1000, epochs=2)
     assert not {cell.hash for cell in selection.cells(table1)} & {cell.hash for cell in table1.cells()}

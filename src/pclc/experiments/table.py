@@ -285,14 +285,15 @@ def make_table(store: Store, experiment: Experiment, selection: Selection, choic
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault(_place(experiment, cell), []).append(cell)
-    defined: dict[tuple[str, str], set[int]] = {}
-    for cell in replace(selection, seeds=None).cells(experiment, choices):
-        defined.setdefault(_place(experiment, cell), set()).add(cell.training.config.seed)
+    missing: dict[tuple[str, str], set[tuple[str, int]]] = {}  # by place, columns and seeds, also those not asked for
+    for cell in [*cells, *replace(selection, seeds=None).cells(experiment, choices)]:
+        if cell.hash not in results and store.load(cell) is None:
+            missing.setdefault(_place(experiment, cell), set()).add((cell.column, cell.training.config.seed))
     return Table(
         experiment,
         selection,
         tuple(
-            _block(store, experiment, selection, place, defined[place], group, results)
+            _block(store, experiment, selection, place, missing.get(place, set()), group, results)
             for place, group in groups.items()
         ),
         judge_claims(store, experiment, selection, choices),
@@ -373,7 +374,7 @@ def _block(
     experiment: Experiment,
     selection: Selection,
     place: tuple[str, str],
-    defined: set[int],
+    missing: set[tuple[str, int]],
     cells: Sequence[Cell],
     results: Mapping[str, Mapping[str, Any]],
 ) -> Block:
@@ -412,7 +413,7 @@ def _block(
         entries,
         tuple(_contrasts(experiment, first, rows, figures, values, judged, step)),
         run,
-        {column: tuple(sorted(defined - set(seeds))) for column, seeds in run.items()},
+        {column: tuple(sorted(seed for name, seed in missing if name == column)) for column in columns},
         {column: _verdicts([c for c in cells if c.column == column and c.audit], results) for column in columns},
         _zero_gradients(cells, results),
         {column: _robust(store, [c for c in cells if c.column == column and c.hash in results]) for column in columns},
