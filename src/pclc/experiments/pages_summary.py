@@ -134,9 +134,9 @@ def headline_section(tables: Sequence[Table], study: Sequence[Block]) -> str:
             alone.setdefault(gain.dataset, f"{gain.dataset} at {gain.eps}: {number}, {seeds}")
     return (
         "In points under standard AutoAttack, with 95 % intervals over seeds: **alone**, PC-LC minus cross-entropy, "
-        f"both trained as the paper says: {'; '.join(alone.values()) or 'not run'}. **Inside adversarial training** at "
-        "8/255, cross-entropy with the PC term minus cross-entropy without, each with settings chosen on held-out "
-        f"images: {leads_over_ce(study) or 'not run with two seeds yet'}."
+        f"both trained as the paper says: {'; '.join(alone.values()) or 'not run with two seeds'}. "
+        "**Inside adversarial training** at 8/255, cross-entropy with the PC term minus cross-entropy without, each "
+        f"with settings chosen on held-out images: {leads_over_ce(study) or 'not run with two seeds yet'}."
     )
 
 
