@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from made_results import content
 from small_grid import EXECUTION, outcome
 
 import pclc
@@ -202,6 +203,15 @@ def test_a_figure_changed_by_hand_is_noticed(cells: list[Cell], settings: Settin
     path.write_text(path.read_text().replace('"n": 40', '"n": 41'))
     with pytest.warns(DamagedWarning, match=r"result.json has changed"):
         assert store.load(cells[0]) is None
+
+
+def test_a_result_with_another_name_in_it_stops_no_plan(cells: list[Cell], tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save(cells[0], content(cells[0], {"clean": 50.0}), {})
+    path = store.cell_folder(cells[0]) / "result.json"
+    path.write_text(path.read_text().replace('"conditions"', '"conditiOns"'))
+    with pytest.warns(DamagedWarning):
+        assert [plan.finished for plan in plan_grid(store, cells[:1], EXECUTION)] == [False]
 
 
 def test_a_damaged_model_is_trained_again(cells: list[Cell], settings: Settings) -> None:

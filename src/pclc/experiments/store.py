@@ -148,13 +148,15 @@ class Store:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def results(self) -> Iterator[dict[str, Any]]:
-        """Every result in the store that can be read, whatever it is of: what costs are known from."""
+        """Every result in the store that is as it was written, whatever it is of: what costs are known from."""
         for file in sorted(self.path.glob(f"cells/*/{_RESULT}")):
             try:
                 content = json.loads(file.read_bytes())
             except (OSError, ValueError):
                 continue
-            if isinstance(content, dict) and content.get("version") == VERSION:
+            if not isinstance(content, dict) or content.get("version") != VERSION:
+                continue
+            if content.pop("sha256", None) == _digest(_as_bytes(content)):
                 yield content
 
 
