@@ -140,3 +140,11 @@ def test_rows_of_no_pixels():
 def test_complement_entropy_of_what_is_no_number(loss, bad):
     rows = loss(torch.tensor([bad, [0.0, 1.0, 2.0]]), torch.tensor([0, 0]), reduction="none")
     assert rows.isnan().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_true_class_level_with_the_one_that_violates_the_margin(dtype: torch.dtype) -> None:
+    """There M - c f_y is exactly zero, as at the first step of two classes with a head of zeros."""
+    loss, grad = loss_and_grad(torch.zeros(1, 2, dtype=dtype), torch.tensor([0]), margin=0.3, logit_weight=0)
+    torch.testing.assert_close(loss, torch.tensor([0.3], dtype=dtype))
+    torch.testing.assert_close(grad, torch.tensor([[-0.5, 0.5]], dtype=dtype))

@@ -96,11 +96,11 @@ def backward(grad_loss: Tensor, logits: Tensor, target: Tensor, rows: Rows, term
     target = target.reshape(-1)
     g = torch.where(target == terms.ignore_index, 0, grad_loss.reshape(-1) * share).to(dtype)
     y = torch.where(target == terms.ignore_index, 0, target)
-    partly = (tau > -torch.inf) & (shift != 0)
+    partly = (tau > -torch.inf) & (tau < 0)  # some false classes violate the margin; the largest logit is at 0
     some_partly = bool(partly.any())
     outside = log_norm == torch.inf
     some_outside = bool(outside.any())
-    factor = g * torch.where(tau == -torch.inf, 1 - shift, -shift)
+    factor = g * torch.where(tau == -torch.inf, 1 - shift, torch.where(partly, 1, -shift))
     true_grad = g * true_grad
     active = hard_class >= 0
     raised = torch.where(active, hard_class, 0).long()
@@ -128,7 +128,7 @@ def backward(grad_loss: Tensor, logits: Tensor, target: Tensor, rows: Rows, term
             if terms.average_classes:  # f exp(lse - log_norm), with lse recovered from the largest entry
                 f.mul_(((a.amax(1) - a_j[r]).sub_(log_norm[r]).exp_() / f.amax(1))[:, None])
         if some is not None and violates is not None:
-            f[some] *= (violates.to(dtype) - shift[r][some, None]) / -shift[r][some, None]
+            f[some] *= violates.to(dtype) - shift[r][some, None]
         f.mul_(factor[r, None])
         if soft is not None:
             f += soft
