@@ -184,3 +184,13 @@ def test_compiled_where_no_gradient_is_asked_for(mode):
     with mode():
         compiled = torch.compile(pc_loss, backend="aot_eager", fullgraph=True)(logits, y)
     torch.testing.assert_close(compiled, pc_loss(logits, y))
+
+
+def test_the_plain_formula_does_not_cancel_where_the_true_class_is_nearly_sure() -> None:
+    """With many classes 1 - f_y is multiplied by their number, and its rounding with it."""
+    logits, target = torch.zeros(1, 1000), torch.tensor([0])
+    logits[0, 0] = 16.0
+    grad, expected = (
+        torch.func.grad(lambda x: pc_loss(x, target, margin=1, logit_weight=0))(a) for a in (logits, logits.double())
+    )
+    torch.testing.assert_close(grad.double(), expected, rtol=1e-4, atol=0)

@@ -167,8 +167,10 @@ def _differentiable_gradient(logits: Tensor, target: Tensor, terms: Terms) -> Te
     f = torch.softmax(a, 1)
     f_y = f.gather(1, y)
     violates = (false & (f + terms.margin > f_y)).to(a.dtype)
-    pull = violates - torch.where(is_true, violates.sum(1, keepdim=True), 0)
-    grad = f * (pull - (pull * f).sum(1, keepdim=True))
+    count, mass = violates.sum(1, keepdim=True), (violates * f).sum(1, keepdim=True)
+    # 1 - f_y would cancel, and the number of classes multiplies what rounding leaves of it.
+    rest = torch.where(is_true, 0, f).sum(1, keepdim=True)
+    grad = torch.where(is_true, -f_y * (count * rest + mass), f * (violates - mass + count * f_y))
     if terms.average_classes:
         grad = grad / false.sum(1, keepdim=True).clamp(min=1)
     a_y = a.gather(1, y)
