@@ -7,6 +7,7 @@ from typing import Any
 import pclc
 from pclc.attacks import Attack, parse_attack
 from pclc.bench.result import BenchResult, conditions
+from pclc.bench.training_words import training_words
 from pclc.data.dataset import Dataset
 from pclc.evaluation import Accuracy
 from pclc.execution import Execution
@@ -29,12 +30,10 @@ def bench_robustness(
         x = (test.images[:examples].float() / 255).to(device)
         y = test.labels[:examples].to(device)
         found = pclc.evaluate(pclc.load_model(run, str(device)), x, y, parsed, execution=execution)
-        recipe = config["train"].get("adversarial")
         case = {
             "data": test.name,
             "model": config["model"]["name"],
-            "training": f"{recipe['method']}, eps {recipe['eps']:.4g}" if recipe else config["train"]["loss"],
-            "epochs": config["train"]["warm_up_epochs"] + config["train"]["epochs"],
+            "training": training_words(config["train"]),
             "n": len(x),
         }
         accuracies = {"clean": found.clean_accuracy} | {outcome.attack: outcome.accuracy for outcome in found.outcomes}

@@ -23,5 +23,5 @@ def training_words(train: dict[str, Any]) -> str:
     if recipe is None:
         return f"{loss}, {epochs} epochs"
     eps = recipe["eps"]
-    ball = number_text(eps) if isinstance(eps, float) else " to ".join(map(number_text, eps))
+    ball = " to ".join(map(number_text, eps)) if isinstance(eps, list) else number_text(eps)
     return f"adversarial ({recipe['method']} with {loss}, eps {ball}), {epochs} epochs"
