@@ -133,9 +133,12 @@ def _peers(model: nn.Module, attack: Attack, x: Tensor, batch_size: int) -> dict
     every number of images that are left."""
 
     def found_for(model: nn.Module) -> dict[str, Craft]:
-        if isinstance(attack, AutoAttack):
+        if isinstance(attack, AutoAttack) and attack.version != "custom":
             return _autoattack_peers(model, attack, x, batch_size)
-        return _pgd_peers(model, attack, x, batch_size) if isinstance(attack, PGD) else {}
+        # Their Linf PGD on cross-entropy is the same attack as ours only where ours has no other settings.
+        if isinstance(attack, PGD) and attack == PGD(attack.eps, attack.alpha, attack.steps, stop=attack.stop):
+            return _pgd_peers(model, attack, x, batch_size)
+        return {}
 
     found = found_for(model)
     if x.is_cuda and found and isinstance(attack, PGD):
