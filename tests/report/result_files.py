@@ -124,6 +124,7 @@ def audited(path: Path, text: str = "a reason", verdict: str = "refuted", eps: f
             "data": text,
             "data_hash": "d" * 16,
             "device": "cpu",
+            "precision": "fp32",
             "versions": VERSIONS,
         },
         "seconds": 1.0,

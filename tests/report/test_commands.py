@@ -62,6 +62,7 @@ def test_an_audit_of_the_folders_own_model_is_a_command(tmp_path: Path) -> None:
         ({}, []),
         ({"data": "kmnist, train"}, ["--dataset", "kmnist", "--split", "train"]),
         ({"loss": "pc-lc"}, ["--loss", "pc-lc"]),
+        ({"precision": "bf16"}, ["--precision", "bf16"]),
     ):
         assert shlex.split(audit_command(folder, **changes).replace("\\\n", "")) == plain + added
 

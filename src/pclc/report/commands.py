@@ -137,7 +137,9 @@ def _audit(run: Run, audit: dict[str, Any]) -> str:
     words = ["pclc", "audit", *_model(run), "--norm", about["norm"], "--eps", repr(about["eps"])]
     words += [f"--{about['mode']}"] if about["mode"] != "standard" else []
     words += ["--examples", str(about["given"]), "--seed", str(about["seed"])]
-    words += ["--device", "cpu"] if about["device"] == "cpu" else []
+    on_cpu = about["device"] == "cpu"
+    words += ["--device", "cpu"] if on_cpu else []
+    words += ["--precision", about["precision"]] if about["precision"] != ("fp32" if on_cpu else "tf32") else []
     words += ["--claim", repr(stated)] if stated is not None else []
     trained = run.config["run"] if run.config is not None and run.holds_model else {}
     dataset, _, split = about["data"].partition(", ")
