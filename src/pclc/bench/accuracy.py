@@ -27,6 +27,7 @@ def bench_accuracy(
     `configs` differ in their seed alone.
     """
     name = model_name or PRESETS[train_set.name].model
+    executions = list({execution.resolved_precision: execution for execution in executions}.values())  # each once
     accuracies: dict[str, list[float]] = {execution.resolved_precision: [] for execution in executions}
     seconds: dict[str, list[float]] = {precision: [] for precision in accuracies}
     result = None
