@@ -3,6 +3,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -137,6 +138,14 @@ def test_normalize_by_hand():
 def test_bad_normalisations_get_a_sentence(mean, std, sentence):
     with pytest.raises(ValueError, match=sentence):
         Normalize(mean, std)
+
+
+def test_normalize_takes_tensors_and_arrays_as_lists():
+    mean, std = [0.5, 0.25, 0.125], [1.0, 2.0, 4.0]
+    layer = Normalize(torch.tensor(mean).view(3, 1, 1), np.array(std))
+    assert (layer.mean.flatten().tolist(), layer.std.flatten().tolist()) == (mean, std)
+    with pytest.raises(ValueError, match=r"a number for each channel, but got 0\.5 and 1\.0"):
+        Normalize(0.5, 1.0)
 
 
 def test_a_normalised_model_is_the_model_on_normalised_images():

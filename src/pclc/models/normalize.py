@@ -26,6 +26,12 @@ class Normalize(nn.Module):
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
+        try:  # tensors and arrays have numbers too
+            mean, std = ([float(value) for value in values] for values in (mean, std))
+        except TypeError:
+            raise ValueError(
+                f"Expected `mean` and `std` to have a number for each channel, but got {mean!r} and {std!r}."
+            ) from None
         if not mean or len(mean) != len(std):
             raise ValueError(
                 f"Expected `mean` and `std` to have a number for each channel, but got {len(mean)} and {len(std)}."
