@@ -8,7 +8,7 @@ from pclc.files import write_atomically
 _INTRODUCTION = """# Performance
 
 Made by `pclc bench page` from the files in `results/bench/`; each section names the command that repeats it. Times are
-comparable within a row, where all variants took turns in one run, and not from machine to machine.
+comparable within a section, whose variants ran on one machine, and not from section to section.
 """
 
 _TITLES = {

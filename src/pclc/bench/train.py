@@ -112,8 +112,9 @@ def bench_train(
         rows.append({**case, "variant": variant, "precision": precision, **speed})
         report(rows[-1])
 
+    plain_rounds = max(1, epochs // 2)  # it is slow, and its epochs are alike
     if plain:
-        rate = plain_epochs(network(), dataset, config, execution.torch_device, max(1, epochs // 2), workers)
+        rate = plain_epochs(network(), dataset, config, execution.torch_device, plain_rounds, workers)
         add("plain loop, ce", "torch's default", rate, None)
     for variant, settings in _variants(config, losses, epochs + 1).items():
         result = pclc.train(network(), dataset, settings, execution=execution)
@@ -123,9 +124,10 @@ def bench_train(
         benchmark="train",
         command=f"pclc bench train {dataset.name}",
         notes=(
-            f"Median over {epochs} epochs after one that is left out, each with shuffling and augmentation; set-up "
-            "(compilation, capture, the optimizer's first imports) apart. The plain loop is a Dataset, a DataLoader "
-            f"with {workers} workers and an eager step; all on the same network, data and batch size.",
+            f"Median over {epochs} epochs ({plain_rounds} of the plain loop) after one that is left out, each with "
+            "shuffling and augmentation; set-up (compilation, capture, the optimizer's first imports) apart. The plain "
+            f"loop is a Dataset, a DataLoader with {workers} workers and an eager step; all on the same network, data "
+            "and batch size, one after the other.",
         ),
         conditions={
             **conditions(execution.torch_device),
