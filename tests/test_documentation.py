@@ -21,6 +21,7 @@ from pclc.cli.app import app
 from pclc.evaluation import SetupWarning
 from pclc.experiments.experiment import load_experiment
 from pclc.experiments.store import Store
+from pclc.training import AdversarialConfig
 
 ROOT = Path(__file__).parents[1]
 AUDITS = ROOT / "results" / "audits"
@@ -222,3 +223,14 @@ def test_the_reference_has_every_public_name() -> None:
     assert set(pclc.__all__) - {"attacks", "functional", "__version__"} <= shown
     for module in ("attacks", "functional"):
         assert f"pclc.{module}" in packages
+
+
+def test_the_adversarial_trainers_of_other_libraries_are_made_as_the_page_says() -> None:
+    """Each method stands for the first one in the configuration, which trains with cross-entropy as theirs do."""
+    page = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if "AdversarialTrainerMadryPGD" in line)
+    text, *others = re.findall(r"`([^`]+)`", row.split("|")[2])
+    names = {"TrainConfig": pclc.TrainConfig, "AdversarialConfig": AdversarialConfig}
+    for method in ('"madry"', *others):
+        config = eval(text.replace('"madry"', method), names)
+        assert (config.loss, f'"{config.adversarial.method}"') == ("ce", method)
