@@ -269,7 +269,8 @@ def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
             f"audit: {left}. {run.audit['reason']}"
         )
     elif run.evaluation is None:
-        sentence = "Trained, but not attacked yet."
+        unfinished = run.config is not None and run.training is None
+        sentence = "Its training is not finished." if unfinished else "Trained, but not attacked yet."
     elif budget is None or budget not in run.evaluation.budgets:
         sentence = f"{accuracy_of(run.evaluation.clean)} on clean images; no attack at the budget of this summary."
     else:
