@@ -36,9 +36,10 @@ def bench_zoo(
     report: Callable[[BenchResult], None] = lambda result: None,
 ) -> BenchResult:
     """Build, audit and judge every member; `only` names families. `report` sees what is there after each of them."""
+    families = dict.fromkeys(member.family for member in zoo(seeds))
+    if not families.keys() >= set(only):
+        raise ValueError(f"Expected families of the zoo, {', '.join(families)}, but got {', '.join(only)}.")
     members = [member for member in zoo(seeds) if not only or member.family in only]
-    if not members:
-        raise ValueError(f"Expected families of the zoo, but got {', '.join(only)}.")
     rows: list[dict[str, Any]] = []
     # Each process has a thread of its own; models are built where they are audited.
     with multiprocessing.get_context("spawn").Pool(workers, initializer=_one_thread) as pool:

@@ -7,7 +7,7 @@ import torch
 
 import pclc
 from pclc.bench.result import BenchResult
-from pclc.bench.zoo import label
+from pclc.bench.zoo import bench_zoo, label
 from pclc.bench.zoo_models import Member, zoo
 from pclc.bench.zoo_page import error_rates, write_section, zoo_section
 from pclc.data.dataset import Dataset
@@ -87,3 +87,8 @@ def test_the_section_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     page.write_text("no marks")
     with pytest.raises(ValueError, match="to have the marks"):
         write_section(result, page)
+
+
+def test_a_family_that_does_not_exist_is_not_skipped() -> None:
+    with pytest.raises(ValueError, match=r"families of the zoo, .*madry.*, but got madry, nobody"):
+        bench_zoo(seeds=1, only=["madry", "nobody"])
