@@ -214,3 +214,19 @@ def test_a_module_that_breaks_while_it_is_imported_gets_a_sentence(tmp_path, mon
 def test_importing_the_models_imports_no_safetensors():
     code = "import sys, pclc.models; sys.exit('safetensors' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def hands_on(**keywords):
+    return Foreign(**keywords)
+
+
+def test_a_factory_that_hands_keywords_on_gets_those_that_arrive():
+    """As the builders of torchvision do, whose networks take num_classes and no in_channels."""
+    model = create_model(f"{__name__}:hands_on", num_classes=3, in_channels=1, image_size=8)
+    assert model.linear.out_features == 3
+    with pytest.raises(ValueError, match=r"could not be made: TypeError.*'image_size'"):
+        create_model(f"{__name__}:passes_what_nobody_takes", image_size=8)
+
+
+def passes_what_nobody_takes(image_size):
+    return Foreign(num_classes=3, image_size=image_size)

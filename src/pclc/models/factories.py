@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def call_factory(name: str, factory: Factory, **arguments: int | None) -> nn.Mod
     }
     try:
         with _working_folder():
-            model = factory(**accepted)
+            model = _call(factory, accepted, named=parameters)
     except (Exception, SystemExit) as error:
         if ":" not in name:  # a model of this package has its own sentences
             raise
@@ -53,6 +53,18 @@ def call_factory(name: str, factory: Factory, **arguments: int | None) -> nn.Mod
     if not isinstance(model, nn.Module):
         raise ValueError(f"Expected the model {name!r} to be a torch.nn.Module, but got a {type(model).__name__}.")
     return model
+
+
+def _call(factory: Factory, arguments: dict[str, int], named: Container[str]) -> object:
+    """Call it; one that takes any keyword hands them on, and only whom it hands them to knows which are too many."""
+    try:
+        return factory(**arguments)
+    except TypeError as error:
+        text = str(error)
+        refused = [key for key in arguments if key not in named and f"unexpected keyword argument '{key}'" in text]
+        if not refused:
+            raise
+    return _call(factory, {key: value for key, value in arguments.items() if key not in refused}, named)
 
 
 @contextmanager
