@@ -280,6 +280,14 @@ def test_the_sentence_about_mae(store: Store, docs: Path, mae: float, sentence: 
     assert sentence in study(store, docs)
 
 
+def test_two_seeds_that_scatter_do_not_say_that_mae_does_as_well(store: Store, docs: Path) -> None:
+    few = [cell for cell in study_cells(store) if cell.training.config.seed < 2]
+    fill(store, few, lambda cell: figures(cell, {**ARMS, "ce + mae": 42.0 + cell.training.config.seed}))
+    page = study(store, docs)
+    assert "**Whether the mean absolute error does as well as PC is open**: `ce + mae` minus `ce + pc` is" in page
+    assert "cannot be told apart" not in page
+
+
 def test_the_study(store: Store, docs: Path) -> None:
     cells = study_cells(store)
     left_out = next(c for c in cells if c.column == "trades" and c.training.config.seed == 4)

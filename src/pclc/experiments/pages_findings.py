@@ -9,6 +9,9 @@ from pclc.experiments.table import Block
 BASELINES = ("ce", "trades")
 _PC_ARMS = ("ce + pc", "clean share + pc", "trades + pc")
 
+# Points between the ends of an interval that still tells that two arms are about the same: the leads are not larger.
+_TELLING = 2.0
+
 _WHY = """PC pulls on every false class that comes within the margin, .995, of the true one. On an adversarial example
 whose true class has less than that these are all of them. PC, averaged over them as here, is then K / (K - 1) times the
 mean absolute error 1 - f_y, less a constant (f_y: probability of the true class), and its structure over the false
@@ -146,8 +149,8 @@ def _mae(blocks: Sequence[Block]) -> str:
         if found is None:
             continue
         numbers = f"`ce + mae` minus `ce + pc` is {_numbers(found)} ({block.model})"
-        if isinstance(found, float):
-            return f"**Whether the mean absolute error does as well as PC is open**: {numbers}."
+        if isinstance(found, float) or (_side(found) == 0 and found.interval.high - found.interval.low > _TELLING):
+            return f"**Whether the mean absolute error does as well as PC is open**: {numbers}. That is too few seeds."
         return {
             1: f"**The plain mean absolute error does better than PC**: {numbers}. The structure over the false "
             "classes does not help at this margin.",
