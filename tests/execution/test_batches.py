@@ -35,6 +35,23 @@ def test_buckets_hold_what_is_put_into_them_and_are_few():
     assert len(set(sizes.values())) <= 14
 
 
+def test_with_few_sizes_batches_are_padded_and_nobody_sees_it():
+    asked = []
+
+    def work(a, b):
+        asked.append(len(a))
+        return a + b, a.sum(1)
+
+    batched = Batched(work, 32, few_sizes=True)
+    for n in (20, 23, 24, 5, 40, 32):
+        a, b = torch.rand(n, 3), torch.rand(n, 3)
+        total, sums = batched(a, b)
+        assert torch.equal(total, a + b)
+        assert torch.equal(sums, a.sum(1))
+    assert asked == [24, 24, 24, 12, 32, 12, 32]
+    assert batched(torch.empty(0, 3), torch.empty(0, 3))[0].shape == (0, 3)
+
+
 def run_through(work, device, warm_ups, pool):
     """Stands in for `captured`: there are no graphs on a CPU."""
     for _ in range(warm_ups + 1):

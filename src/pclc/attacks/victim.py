@@ -46,7 +46,7 @@ class Victim:
         self._logits = self._batched(self.crafting.logits)
         # Eager: few rows pass here, each once. On an H200 float32 convolutions are slower in larger batches.
         rows = min(_EXACT_ROWS, execution.resolved_batch_size)
-        self._exact = Batched(partial(_exact_forward, model, execution), rows)
+        self._exact = Batched(partial(_exact_forward, model, execution), rows, few_sizes=self._few_sizes)
         self._gradients: dict[Callable[..., Tensor], Batched] = {}
         self._twin: nn.Module | None = None
         self._lent: list[tuple[nn.Parameter, Tensor]] = []
@@ -126,7 +126,12 @@ class Victim:
         self._gradients.clear()
 
     def _batched(self, work: Callable[..., tuple[Tensor, ...]]) -> Batched:
-        return Batched(work, self.execution.resolved_batch_size, self.execution.captures, self._pool)
+        size, captures = self.execution.resolved_batch_size, self.execution.captures
+        return Batched(work, size, captures, self._pool, self._few_sizes)
+
+    @property
+    def _few_sizes(self) -> bool:
+        return self.execution.torch_device.type == "cuda"
 
     @property
     def _crafts_exactly(self) -> bool:

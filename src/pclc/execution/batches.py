@@ -20,21 +20,30 @@ _SMALLEST_GRAPH = 16
 class Batched:
     """A function of tensors with one row an example, called with any number of rows.
 
-    They are worked off `size` at a time, which is halved, aloud, where that does not fit into memory. With `graphs` a
-    batch is padded to the next of a few sizes and replayed from the CUDA graph recorded for it; rows must therefore
-    not mix. A function that cannot be recorded, or gives something else when replayed, stays eager: random numbers that
-    do not come from the device would be the same in every replay.
+    They are worked off `size` at a time, which is halved, aloud, where that does not fit into memory. With `few_sizes`
+    a batch is padded to the next of a few sizes, so rows must not mix. With `graphs` it is then replayed from the CUDA
+    graph recorded for that size. A function that cannot be recorded, or gives something else when replayed, stays
+    eager: random numbers that do not come from the device would be the same in every replay.
 
     Args:
         work: tensors to a tuple of tensors, all with as many rows.
         size: rows at a time.
         graphs: record CUDA graphs.
+        few_sizes: pad also what is not recorded. cuDNN takes about a millisecond to choose a kernel for a convolution
+            at a batch size that is new to it, far longer than a small batch takes to pass.
         pool: memory that graphs share, from `torch.cuda.graph_pool_handle()`.
     """
 
-    def __init__(self, work: Work, size: int, graphs: bool = False, pool: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        work: Work,
+        size: int,
+        graphs: bool = False,
+        pool: tuple[int, int] | None = None,
+        few_sizes: bool = False,
+    ) -> None:
         self.size = size
-        self._work, self._graphs, self._pool = work, graphs, pool
+        self._work, self._graphs, self._pool, self._few_sizes = work, graphs, pool, few_sizes
         self._seen: Counter[int] = Counter()
         self._recorded: dict[int, Work] = {}
 
@@ -67,14 +76,22 @@ class Batched:
     def _batch(self, rows: Rows) -> Rows:
         n = len(rows[0])
         if not self._graphs or n == 0:
-            return self._work(*rows)
+            return self._eager(*rows)
         bucket = self._bucket(n)
         if bucket not in self._recorded:
             self._seen[bucket] += 1
             if self._seen[bucket] <= _EAGER_CALLS:
-                return self._work(*rows)
+                return self._eager(*rows)
             self._recorded[bucket] = self._record(bucket, rows)
         return self._recorded[bucket](*rows)
+
+    def _eager(self, *rows: Tensor) -> Rows:
+        n = len(rows[0])
+        missing = self._bucket(n) - n if self._few_sizes and n else 0
+        if not missing:
+            return self._work(*rows)
+        padded = (torch.cat([tensor, tensor[:1].expand(missing, *tensor.shape[1:])]) for tensor in rows)
+        return tuple(tensor[:n] for tensor in self._work(*padded))
 
     def _bucket(self, n: int) -> int:
         """The size to which n rows are padded: the full one times a power of 1/2, or three quarters of that."""
@@ -107,12 +124,12 @@ class Batched:
         except RuntimeError as error:
             warnings.warn(f"The model cannot be captured in a CUDA graph and runs eagerly: {error}", stacklevel=2)
             self._graphs = False  # no other size can be recorded either, and a failed recording is not free
-            return self._work
+            return self._eager
         first, static = outputs
         fill(rows)
         replay()
         if not _agree(first[0][: len(rows[0])], static[0][: len(rows[0])]):
-            return self._work
+            return self._eager
 
         def run(*rows: Tensor) -> Rows:
             fill(rows)
