@@ -49,5 +49,5 @@ audited vgg13-paper-ce - 8/255 cifar10 --loss ce
 audited vgg13-paper-pc-lc vgg13-paper-ce 8/255 cifar10 --loss pc-lc
 audited vgg13-paper-pc-lc-authors vgg13-paper-ce 8/255 cifar10 --loss pc-lc-authors
 audited vgg13-paper-gce vgg13-paper-ce 8/255 cifar10 --loss gce
-audited vgg13-madry vgg13-paper-ce 8/255 cifar10 --adversarial madry-cifar10 --epochs 30
-audited vgg13-pc vgg13-paper-ce 8/255 cifar10 --adversarial pc --epochs 30
+audited vgg13-madry vgg13-paper-ce 8/255 cifar10 --adversarial madry-cifar10 --lr 0.2 --epochs 30
+audited vgg13-pc vgg13-paper-ce 8/255 cifar10 --adversarial pc --lr 0.2 --epochs 30

@@ -25,7 +25,7 @@ pgd='pgd(eps=8/255, alpha=2/255, steps=40)'
 figure passes passes
 
 # Attacks beside the peers: on a model that withstands, and on models that fall.
-model vgg13-madry cifar10 --adversarial madry-cifar10 --epochs 30
+model vgg13-madry cifar10 --adversarial madry-cifar10 --lr 0.2 --epochs 30
 figure attack-vgg13-robust attack "$runs/vgg13-madry" --attack "$pgd" --examples 10000 --batch-size 2000 --rounds 1
 model vgg13-ce cifar10 --loss ce --warm-up-epochs 15 --epochs 15
 figure attack-vgg13-ce attack "$runs/vgg13-ce" --attack "$pgd" --examples 10000 --batch-size 2000 --rounds 1
@@ -38,7 +38,7 @@ figure autoattack-vgg13-ce attack "$runs/vgg13-ce" --attack 'autoattack(eps=8/25
     --batch-size 1000 --rounds 1
 
 # What adversarial training leaves.
-model vgg13-pc cifar10 --adversarial pc --epochs 30
+model vgg13-pc cifar10 --adversarial pc --lr 0.2 --epochs 30
 figure robustness-cifar10 robustness "$runs/vgg13-madry" "$runs/vgg13-pc" \
     --attack 'pgd(eps=8/255, alpha=2/255, steps=50, restarts=3, objective="margin")'
 model lenet5-madry mnist --adversarial madry-mnist --optimizer adam --lr 0.002 --batch-size 128 --steps 20 \

@@ -24,7 +24,7 @@ from pclc.experiments.experiment import load_experiment
 from pclc.experiments.store import Store
 from pclc.experiments.table import make_table
 from pclc.experiments.values import Selection, choose
-from pclc.training import AdversarialConfig
+from pclc.training import AdversarialConfig, adversarial_config
 
 ROOT = Path(__file__).parents[1]
 AUDITS = ROOT / "results" / "audits"
@@ -121,6 +121,7 @@ def test_what_the_readme_says_of_adversarial_training_is_on_record() -> None:
     assert "three seeds of VGG-13 each" in words
     assert "three seeds of one network" in words
     assert block.seeds["ce"] == block.seeds["ce + pc"] == (0, 1, 2)
+    cells = {cell.column: cell for cell in Selection().cells(study, choices)}
     gain = {c.row: c for c in block.contrasts if (c.column, c.baseline) == ("ce + pc", "ce")}
     assert "it gives about a point under AutoAttack and takes about five on clean images" in words
     assert "about a point more under AutoAttack than cross-entropy alone, and about five points less on clean" in words
@@ -131,8 +132,16 @@ def test_what_the_readme_says_of_adversarial_training_is_on_record() -> None:
     assert gain["pgd 8/255"].interval.interval.high < 0
     assert "not refuted by an audit" in words
     assert set(block.audits["ce + pc"].values()) == {"not refuted"}
+    page = (ROOT / "docs" / "adversarial-training.md").read_text(encoding="utf-8")
+    assert "with the weight of PC and the learning rate that the study chose" in " ".join(page.split())
+    chosen, preset = (
+        (config.adversarial.resolved().beta, config.lr)
+        for config in (cells["ce + pc"].training.config, adversarial_config("cifar10", "pc"))
+        if config.adversarial
+    )
+    assert chosen == preset
     assert "the mean absolute error in its place does as well is open" in words
-    assert "does as well as PC is open" in (ROOT / "docs" / "adversarial-training.md").read_text(encoding="utf-8")
+    assert "does as well as PC is open" in page
     assert "the other rivals, the second network and longer training are still to come" in words
     assert [column for column, seeds in block.seeds.items() if seeds] == ["ce", "ce + pc", "ce + mae"]
     assert [model for model, each in blocks.items() if any(each.seeds.values())] == ["vgg13, 50 epochs"]
@@ -146,8 +155,7 @@ def test_what_the_readme_says_of_adversarial_training_is_on_record() -> None:
     assert 100 * (left[1] - left[0]) > mean(gain["autoattack 8/255"].differences.values())
     assert without["config"]["train"]["lr"] == with_pc["config"]["train"]["lr"]
     assert "cross-entropy does better with a larger one" in words
-    tuned = next(cell for cell in Selection().cells(study, choices) if cell.column == "ce")
-    assert tuned.training.config.lr > without["config"]["train"]["lr"]
+    assert cells["ce"].training.config.lr > without["config"]["train"]["lr"]
 
 
 def test_the_two_commands() -> None:

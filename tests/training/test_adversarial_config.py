@@ -247,7 +247,7 @@ class TestConfigurationOfADataSet:
     def test_the_numbers_that_go_with_a_recipe(self) -> None:
         config = adversarial_config("cifar10", "pc")
         assert config == TrainConfig(
-            loss="ce", warm_up_epochs=0, epochs=50, batch_size=512, lr=0.2, weight_decay=5e-4, augmentation="crop-flip",
+            loss="ce", warm_up_epochs=0, epochs=50, batch_size=512, lr=0.4, weight_decay=5e-4, augmentation="crop-flip",
             optimizer="sgd", schedule="cosine", warm_up_share=0.3, ema=0.999, adversarial=ADVERSARIAL_PRESETS["pc"],
         )  # fmt: skip
         assert config.resolved_momentum == 0.9

@@ -11,10 +11,10 @@ from pclc.attacks.attack import number_text
 from pclc.evaluation.audit.document import load_document
 from pclc.files import write_atomically
 from pclc.hashes import model_hash
-from pclc.report.commands import training_command
+from pclc.report.commands import training_command_of
 
 FORMAT = "pclc-recorded-audit"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class RecordedAudit:
 
     Attributes:
         name: of the run directory.
-        commands: that repeat it, in their order.
+        command: that repeats it, of the model in `runs/`.
         config: the run directory's configuration.
         audit: `audit.json` without the places of the witnesses.
     """
 
     name: str
-    commands: tuple[str, ...]
+    command: str
     config: dict[str, Any]
     audit: dict[str, Any]
 
@@ -47,7 +47,12 @@ class RecordedAudit:
             raise ValueError(
                 f"Expected {path} to hold a recorded audit ({FORMAT}, version {VERSION}), but it does not."
             )
-        return cls(**{**content, "commands": tuple(content["commands"])})
+        return cls(**content)
+
+    @property
+    def commands(self) -> tuple[str, str]:
+        """That train the model and repeat the audit; the first is made anew, since defaults of training may change."""
+        return training_command_of(self.name, self.config, self.audit["conditions"]["device"]), self.command
 
     @property
     def eps(self) -> str:
@@ -83,9 +88,8 @@ def record(run: Path, folder: Path, twin: Path | None = None) -> RecordedAudit:
     name = run.resolve().name
     audit = {**audit, "witnesses": {"count": audit["witnesses"]["count"]}, "conditions": {**about, "model": name}}
     # A shell that stands in the project's folder repeats it, wherever this run was.
-    audited = _audit_command(Path("runs") / name, audit, None if twin is None else twin.resolve().name)
-    commands = (training_command(run), audited)
-    return RecordedAudit(name, commands, config, audit)
+    command = _audit_command(Path("runs") / name, audit, None if twin is None else twin.resolve().name)
+    return RecordedAudit(name, command, config, audit)
 
 
 def load_recorded(results: Path) -> list[RecordedAudit]:

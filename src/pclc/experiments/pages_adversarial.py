@@ -31,7 +31,8 @@ boundary and lets go of hopeless ones. This page shows what that gives, and besi
 
 _USE = """## How to use it
 
-The preset trains with PGD-7 at 8/255; every number of it can be changed ([Training](training.md)):
+The preset trains with PGD-7 at 8/255 and, on CIFAR-10, with the weight of PC and the learning rate that the study
+chose; every number can be changed ([Training](training.md)):
 
 ```sh
 pclc train cifar10 --model vgg13 --adversarial pc --validation 0.04 --out runs/pc

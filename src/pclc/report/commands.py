@@ -46,8 +46,13 @@ def commands_of(run: Run) -> list[str]:
 
 def training_command(run: Path) -> str:
     """The command that trains the model of a run directory again, in `runs/`, wherever the directory is."""
-    directory, name = RunDirectory(run), run.resolve().name
-    return _train(Run(name, Path("runs") / name, training=directory.result), directory.config)
+    directory = RunDirectory(run)
+    return training_command_of(run.resolve().name, directory.config, directory.result["device"])
+
+
+def training_command_of(name: str, config: dict[str, Any], device: str) -> str:
+    """The same from what is known of a run directory."""
+    return _train(Run(name, Path("runs") / name, training={"device": device}), config)
 
 
 def _train(run: Run, content: dict[str, Any]) -> str:

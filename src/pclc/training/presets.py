@@ -23,13 +23,14 @@ class Preset:
 
 # T = 50 epochs a phase on grey sets and 150 on colour ones. The augmentation is not stated in the paper: none on grey
 # sets, what is common on colour ones (digits of house numbers are not mirrored), the authors' own on Tiny ImageNet.
-# The LeNets have no BatchNorm, and stand at chance with adversarial training at the rate of the others.
+# The LeNets have no BatchNorm, and stand at chance with adversarial training at the rate of the others. CIFAR-10's rate
+# was chosen on held-out images, for cross-entropy with and without PC.
 PRESETS = {
     "digits": Preset("lenet8", 30, "none", batch_size=64, adversarial_lr=0.05),
     "mnist": Preset("lenet5", 50, "none", adversarial_lr=0.05),
     "kmnist": Preset("lenet5", 50, "none", adversarial_lr=0.05),
     "fashion-mnist": Preset("lenet5", 50, "none", adversarial_lr=0.05),
-    "cifar10": Preset("vgg13", 150, "crop-flip"),
+    "cifar10": Preset("vgg13", 150, "crop-flip", adversarial_lr=0.4),
     "svhn": Preset("vgg13", 150, "crop"),
     "cifar100": Preset("vgg13", 150, "crop-flip"),
     "tiny-imagenet": Preset("vgg13", 150, "authors"),
