@@ -295,8 +295,22 @@ def test_fp16_is_left_when_it_overflows(monkeypatch):
         torch.testing.assert_close(victim.logits(stripes), model(stripes))
 
 
-def test_square_is_as_strong_where_fp16_overflows(monkeypatch):
-    model, (x, _, y), attack = Striped().eval(), plain_and_striped(), Square(eps=0.08, queries=300)
+def test_fp16_is_left_when_it_overflows_and_nothing_is_decided(monkeypatch):
+    """As in SPSA, which asks beside the image, and takes what is no number for a slope of zero."""
+    in_fp16(monkeypatch)
+    model, (x, stripes, _) = Striped().eval(), plain_and_striped()
+    with frozen(model), Victim(model, Execution(device="cpu", precision="tf32")) as victim:
+        assert victim.logits(x).isfinite().all()
+        assert victim.logits(stripes).isnan().any()
+        for _ in range(7):
+            logits = victim.logits(stripes)
+        torch.testing.assert_close(logits, model(stripes))
+        assert victim.cost.forwards == 9 * len(x), "a pass that is made again is one query"
+
+
+@pytest.mark.parametrize("stop", ["success", "never"])
+def test_square_is_as_strong_where_fp16_overflows(monkeypatch, stop):
+    model, (x, _, y), attack = Striped().eval(), plain_and_striped(), Square(eps=0.08, queries=300, stop=stop)
     execution = Execution(device="cpu", precision="tf32")
     usual = attack.run(model, x, y, execution=execution).success
     in_fp16(monkeypatch)

@@ -1,5 +1,6 @@
 """The model as attacks pass through it while they craft: in faster kernels, and in fp16 where that is enough."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
@@ -17,7 +18,7 @@ _COMPARED_ROWS, _SAME, _NEARLY_SAME = 16, 1e-3, 1e-2
 # How many times as far off as in TF32 gradients in fp16 may be: layers that are not fused round twice or three times.
 _TIMES_TF32, _ROUNDING = 4, 2**-11
 
-# The device is asked so often, in gradients, whether fp16 was too small for one: each time it has to be waited for.
+# The device is asked so often, in passes, whether fp16 was too small for one: each time it has to be waited for.
 _LOOK_EVERY = 8
 
 What = Literal["logits", "gradients"]
@@ -43,7 +44,7 @@ class Crafting:
         self.in_fp16: set[What] = set()
         self._has_chosen = False
         self._too_small: dict[What, Tensor] = {}  # flags on the device, into which graphs write
-        self._gradients = 0
+        self._passes: Counter[What] = Counter()
 
     def choose(self, x: Tensor) -> None:
         """Decide, at the first images, on which model to craft and in what."""
@@ -65,10 +66,10 @@ class Crafting:
             self.in_fp16.remove(what)
         return leave
 
-    def leave_fp16_now_and_then(self) -> bool:
-        """The same for gradients, after one of them."""
-        self._gradients += 1
-        return self._gradients % _LOOK_EVERY == 1 and self.leave_fp16("gradients")
+    def leave_fp16_now_and_then(self, what: What) -> bool:
+        """The same after a pass: not every attack comes to decide an outcome before it ends."""
+        self._passes[what] += 1
+        return self._passes[what] % _LOOK_EVERY == 1 and self.leave_fp16(what)
 
     # Images and logits are copied: a model may write into its input, and may use its output's memory again.
 

@@ -75,13 +75,17 @@ class Victim:
         """The logits (N, K) in the precision of crafting."""
         self.crafting.choose(x)
         self.cost.forwards += len(x)
-        return self._logits(x)[0]
+        (found,) = self._logits(x)
+        if self.crafting.leave_fp16_now_and_then("logits"):
+            self._logits.release()
+            (found,) = self._logits(x)
+        return found
 
     def gradient(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> Slope:
         """Logits, value and gradient of `objective(logits, *rows)` at x; `rows` have one row an example, as y has."""
         self.crafting.choose(x)
         found = self._slope(objective, x, *rows)
-        if self.crafting.leave_fp16_now_and_then():
+        if self.crafting.leave_fp16_now_and_then("gradients"):
             self._forget_gradients()
             found = self._slope(objective, x, *rows)
         logits, value, grad, zero = found
