@@ -370,6 +370,27 @@ def test_a_gradient_of_which_fp16_leaves_nothing_is_told():
     assert not half_and_single(flat, BRIGHT)[0][3].any(), "there was nothing that could be lost"
 
 
+class Tempered(Large):
+    """Logits with a temperature, which is huge where the first pixel is white."""
+
+    def forward(self, x):
+        white = x[:, 0, 0, :1].detach() > 0.99
+        return self.head(self.body(x).relu().flatten(1)) / torch.where(white, 1e9, 1.0)
+
+
+def test_pgd_is_as_strong_where_fp16_loses_small_entries_of_gradients(monkeypatch):
+    torch.manual_seed(0)
+    model, x = Tempered().eval(), 0.25 + 0.5 * torch.rand(64, 1, 6, 6)
+    x[:, 0, 0, 0] = torch.where(torch.arange(64) < 20, 0.5, 1.0)  # fp16 is enough for those that are looked at
+    y = model(x).argmax(1)
+    attack = PGD(eps=0.05, alpha=0.01, steps=10, random_start=False, objective="margin")
+    execution = Execution(device="cpu", precision="tf32")
+    usual = attack.run(model, x, y, execution=execution).success
+    in_fp16(monkeypatch)
+    assert 10 < usual.sum() < 64
+    assert torch.equal(attack.run(model, x, y, execution=execution).success, usual)
+
+
 def test_fp16_is_used_for_gradients_where_it_is_enough():
     torch.manual_seed(0)
     model = Saturates().eval()

@@ -41,7 +41,8 @@ def fp16_gradient(
     """The same where fp16 goes back through the model, and (N,) flags of rows for which its range was too small.
 
     What goes back from the logits is scaled, each row by itself, to the middle of that range, and the gradient is
-    scaled back. A row is lost where a number is infinite or NaN, and where nothing is left of what went back.
+    scaled back. A row is lost where a number is infinite or NaN, and where not even its largest entry has all digits:
+    smaller ones are rounded to zero long before that one is.
     """
     with torch.enable_grad(), explain_inference():
         leaf, logits = _pass(model, x)
@@ -50,7 +51,8 @@ def fp16_gradient(
         (back,) = torch.autograd.grad(value.sum(), cut)
         unit = (back.abs().amax(1) / _LARGEST_IN_FP16).clamp_min(torch.finfo(back.dtype).tiny)
         (grad,) = torch.autograd.grad(logits, leaf, back / unit[:, None])
-    lost = ~grad.isfinite().flatten(1).all(1) | (is_zero(grad) & ~is_zero(back))
+    largest = grad.abs().flatten(1).amax(1)
+    lost = ~largest.isfinite() | ((largest < torch.finfo(torch.float16).tiny) & ~is_zero(back))
     grad = grad * unit.reshape(-1, *[1] * (grad.dim() - 1))
     return logits.detach().clone(), value.detach(), _numbers(grad), lost
 
