@@ -412,6 +412,7 @@ def test_fp16_is_left_when_it_loses_gradients(monkeypatch):
         assert seen[0] is False
         assert seen[-3:] == [True] * 3
         assert victim.crafting.in_fp16 == {"logits"}
+        assert victim.cost.zero_gradient_share == 0, "as in float32"
         expected = input_gradient(model, margin, BRIGHT, FIRST)[2]
         torch.testing.assert_close(victim.gradient(margin, BRIGHT, FIRST).grad, expected)
 

@@ -89,10 +89,12 @@ class Crafting:
                 logits, value, grad, lost = fp16_gradient(self.fast, objective, x, *rows)
             self._too_small["gradients"].logical_or_(lost.any())
             logits = self._noted("gradients", logits)
+            zero = is_zero(grad) & ~lost  # of which the model may well have one
         else:
             with self.execution.arithmetic():
                 logits, value, grad = input_gradient(self.fast, objective, x, *rows)
-        return logits, value, grad.contiguous(), is_zero(grad)
+            zero = is_zero(grad)
+        return logits, value, grad.contiguous(), zero
 
     def _noted(self, what: What, logits: Tensor) -> Tensor:
         finite = logits.isfinite()
