@@ -12,7 +12,7 @@ from pclc.attacks.frozen import frozen
 from pclc.attacks.gradients import fp16_gradient, input_gradient
 from pclc.attacks.objectives import get_objective
 from pclc.attacks.victim import Victim
-from pclc.execution import Execution, made_ready
+from pclc.execution import Execution, made_ready, ready
 
 Y = torch.tensor([0, 0, 0])
 EXACT = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])  # only the first is fooled
@@ -368,6 +368,17 @@ def test_a_gradient_of_which_fp16_leaves_nothing_is_told():
         return 0 * logits[:, 0]
 
     assert not half_and_single(flat, BRIGHT)[0][3].any(), "there was nothing that could be lost"
+
+
+@pytest.mark.parametrize("kind", [ready._FewChannels, ready._AsMatrix])
+def test_a_gradient_that_is_too_large_for_fp16_is_told(monkeypatch, kind):
+    monkeypatch.setattr(ready, "_FewChannels", kind)  # the other is chosen on CUDA only
+    torch.manual_seed(0)
+    model, execution = Scaled().eval(), Execution(device="cpu", precision="tf32")
+    twin = made_ready(model, execution)
+    assert type(twin.body) is kind
+    with frozen(model), execution.arithmetic(half=True):
+        assert fp16_gradient(twin, get_objective("margin"), torch.rand(4, 1, 6, 6), FIRST)[3].all()
 
 
 class Tempered(Large):

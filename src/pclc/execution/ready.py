@@ -249,10 +249,13 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (back,), (grad,) = ctx.saved_tensors, grads
+        grad = grad.to(back.dtype)
         # The matrix has a zero for every pixel that an output does not see, and zero times infinity would be NaN. A
-        # quarter of the largest number, because rounding to TF32 may make infinity of it.
-        large = torch.finfo(back.dtype).max / 4
-        grad = grad.to(back.dtype).nan_to_num(0.0, large, -large)
+        # quarter of the largest number, because rounding to TF32 may make infinity of it. In fp16 it is an overflow,
+        # which whoever uses that has to see.
+        if grad.dtype != torch.float16:
+            large = torch.finfo(grad.dtype).max / 4
+            grad = grad.nan_to_num(0.0, large, -large)
         return F.linear(grad, back).to(ctx.dtype), None, None, None
 
 
