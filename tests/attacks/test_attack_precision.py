@@ -211,12 +211,24 @@ class TwoHeads(Large):
         return torch.cat([self.first(features), self.head(features)], 1)
 
 
+class Steep(Large):
+    """Features of dark images that are far smaller than those of bright ones, and too small for fp16."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Conv2d(1, 4, 3, bias=False), torch.nn.Linear(64, 4, bias=False)
+
+    def forward(self, x):
+        squared = self.body(x).square()
+        return self.head(squared.square().flatten(1))
+
+
 @pytest.mark.parametrize(
-    ("kind", "expected"), [(Large, False), (AnotherLast, False), (Scaled, True), (TwoHeads, False)]
+    ("kind", "expected"), [(Large, False), (AnotherLast, False), (Scaled, True), (TwoHeads, False), (Steep, False)]
 )
 def test_fp16_is_used_where_it_is_enough(kind, expected):
     torch.manual_seed(0)
-    model, x = kind().eval(), torch.rand(20, 1, 6, 6)
+    model, x = kind().eval(), torch.rand(20, 1, 6, 6) * torch.tensor([0.02, 1]).repeat(10)[:, None, None, None]
     with frozen(model), Victim(model, Execution(device="cpu", precision="tf32")) as victim:
         assert ("logits" in victim.crafting.what_fp16_is_enough_for(x)) is expected
 

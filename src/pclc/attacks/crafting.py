@@ -11,8 +11,8 @@ from pclc.attacks.gradients import fp16_gradient, input_gradient, is_zero
 from pclc.attacks.types import Model
 from pclc.execution import Execution, ieee_fp32, made_ready
 
-# Rows on which a model that was made ready is compared with itself, and by how much of the largest logit it may differ:
-# in float32, and with the ten bits of TF32 and fp16.
+# Rows on which a model that was made ready is compared with itself, and by how much of a row's largest logit it may
+# differ: in float32, and with the ten bits of TF32 and fp16.
 _COMPARED_ROWS, _SAME, _NEARLY_SAME = 16, 1e-3, 1e-2
 
 # How many times as far off as in TF32 gradients in fp16 may be: layers that are not fused round twice or three times.
@@ -109,7 +109,7 @@ class Crafting:
                 own, ready = self.model(x.clone()), self.ready(x.clone())
             with self.execution.arithmetic():
                 self.ready(x.clone())  # code may not cope with a last layer in float32
-            return bool(((ready - own).abs() <= _SAME * own.abs().amax()).all())
+            return _agree(ready, own, _SAME)
         except Exception:  # whatever a stranger's module raises; the model itself will say it better
             return False
 
@@ -130,9 +130,8 @@ class Crafting:
             own = self.model(x.clone())
         with self.execution.arithmetic(half=True):
             half = self.ready(x.clone())
-        close = (half - own).abs() <= _NEARLY_SAME * own.abs().amax()
-        finer = half != half.half().to(half.dtype)
-        return bool(close.all()) and bool(finer.any(0).all())  # of each class: they may come from several layers
+        finer = (half != half.half().to(half.dtype)).any(0)  # of each class: they may come from several layers
+        return _agree(half, own, _NEARLY_SAME) and bool(finer.all())
 
     def _gradients_survive(self, x: Tensor) -> bool:
         """Whether those of one logit against the others are about as near to float32's as TF32's are."""
@@ -143,6 +142,11 @@ class Crafting:
         with self.execution.arithmetic(half=True):
             *_, half, lost = fp16_gradient(self.ready, _first_against_others, x)
         return not lost.any() and _mean_error(half, own) <= _TIMES_TF32 * max(_mean_error(tf32, own), _ROUNDING)
+
+
+def _agree(logits: Tensor, own: Tensor, share: float) -> bool:
+    """Row by row: those of dark and bright images may differ by orders of magnitude."""
+    return bool(((logits - own).abs() <= share * own.abs().amax(1, keepdim=True)).all())
 
 
 def _first_against_others(logits: Tensor) -> Tensor:
