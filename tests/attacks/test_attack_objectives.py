@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pclc.attacks import PGD, get_objective, objective_names, register_objective
-from pclc.attacks.objectives import directed
+from pclc.attacks.objectives import _OBJECTIVES, directed
 from pclc.functional import complement_entropy, guided_complement_entropy, pc_loss
 
 
@@ -75,6 +75,16 @@ def test_a_constant_added_to_the_logits_changes_nothing(name):
 def test_half_precision_is_computed_in_float32():
     logits, y = torch.randn(6, 5).bfloat16(), torch.randint(0, 5, (6,))
     assert torch.equal(get_objective("dlr")(logits, y), get_objective("dlr")(logits.float(), y))
+
+
+def test_autocast_does_not_reach_into_objectives(monkeypatch):
+    """Products of logits beyond the range of fp16 would be infinite, and no point better than another."""
+    near = torch.rand(5, 5)
+    monkeypatch.setitem(_OBJECTIVES, "near", lambda logits, y: (logits @ near).gather(1, y[:, None]).squeeze(1))
+    logits, y = 1e6 * torch.randn(6, 5), torch.randint(0, 5, (6,))
+    expected = get_objective("near")(logits, y)
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert torch.equal(get_objective("near")(logits, y), expected)
 
 
 def test_targeted_is_the_negative():

@@ -70,7 +70,8 @@ def get_objective(name: str) -> Objective:
 
     def scaled(logits: Tensor, y: Tensor) -> Tensor:
         logits = in_full(logits)
-        return objective(logits if scale == 1 else logits * scale, y)
+        with torch.autocast(logits.device.type, enabled=False):  # which would take products in an objective for layers
+            return objective(logits if scale == 1 else logits * scale, y)
 
     return scaled
 
