@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from attack_zoo import SmallNet, examples
 
-from pclc.attacks import PGD, get_objective, objective_names, register_objective
+from pclc.attacks import APGD, PGD, Square, get_objective, objective_names, register_objective
 from pclc.attacks.objectives import _OBJECTIVES, directed
 from pclc.functional import complement_entropy, guided_complement_entropy, pc_loss
 
@@ -85,6 +86,33 @@ def test_autocast_does_not_reach_into_objectives(monkeypatch):
     expected = get_objective("near")(logits, y)
     with torch.autocast("cpu", dtype=torch.float16):
         assert torch.equal(get_objective("near")(logits, y), expected)
+
+
+def writes(logits, y):
+    """The margin, as many write it."""
+    rows = torch.arange(len(y))
+    true = logits[rows, y]
+    logits[rows, y] = -1e4
+    return logits.amax(1) - true
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda objective: PGD(eps=0.1, alpha=0.02, steps=8, objective=objective),
+        lambda objective: APGD(eps=0.1, steps=8, objective=objective),
+        lambda objective: Square(eps=0.1, queries=50, objective=objective),
+    ],
+    ids=["pgd", "apgd", "square"],
+)
+def test_an_objective_may_write_into_its_logits(monkeypatch, make):
+    """Those tell who is fooled, and all would seem to be."""
+    monkeypatch.setitem(_OBJECTIVES, "writes", writes)
+    model = SmallNet().eval()
+    x, y = examples(model, 40, dtype=torch.float32)
+    expected, found = (make(name).run(model, x, y) for name in ("margin", "writes"))
+    assert torch.equal(found.success, expected.success)
+    torch.testing.assert_close(found.x_adv, expected.x_adv)
 
 
 def test_targeted_is_the_negative():

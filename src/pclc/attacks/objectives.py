@@ -69,9 +69,9 @@ def get_objective(name: str) -> Objective:
     objective, scale = _OBJECTIVES[base], _scale(factor) if times else 1.0
 
     def scaled(logits: Tensor, y: Tensor) -> Tensor:
-        logits = in_full(logits)
+        logits = in_full(logits) * scale  # memory of its own, into which an objective may write
         with torch.autocast(logits.device.type, enabled=False):  # which would take products in an objective for layers
-            return objective(logits if scale == 1 else logits * scale, y)
+            return objective(logits, y)
 
     return scaled
 
