@@ -115,6 +115,14 @@ def test_an_objective_may_write_into_its_logits(monkeypatch, make):
     torch.testing.assert_close(found.x_adv, expected.x_adv)
 
 
+@pytest.mark.parametrize("make", [lambda loss: loss.mean(), lambda loss: loss[:, None]], ids=["mean", "column"])
+def test_an_objective_has_one_value_a_row(monkeypatch, make):
+    """With the mean over a batch, the loss of whoever forgets the reduction, Square fooled half as many."""
+    monkeypatch.setitem(_OBJECTIVES, "mean", lambda logits, y: make(get_objective("ce")(logits, y)))
+    with pytest.raises(ValueError, match=r'`objective` "mean" to give one value a row, of shape \(6,\), but got \('):
+        get_objective("mean*2")(torch.randn(6, 5), torch.randint(0, 5, (6,)))
+
+
 def test_targeted_is_the_negative():
     logits, y = torch.randn(6, 5), torch.randint(0, 5, (6,))
     assert torch.equal(directed("margin", True)(logits, y), -directed("margin", False)(logits, y))

@@ -71,7 +71,13 @@ def get_objective(name: str) -> Objective:
     def scaled(logits: Tensor, y: Tensor) -> Tensor:
         logits = in_full(logits) * scale  # memory of its own, into which an objective may write
         with torch.autocast(logits.device.type, enabled=False):  # which would take products in an objective for layers
-            return objective(logits, y)
+            value = objective(logits, y)
+        if value.shape != y.shape:  # a mean over the batch, say
+            raise ValueError(
+                f'Expected `objective` "{base}" to give one value a row, of shape {tuple(y.shape)}, '
+                f"but got {tuple(value.shape)}."
+            )
+        return value
 
     return scaled
 
