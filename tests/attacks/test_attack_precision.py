@@ -321,8 +321,11 @@ def test_fp16_is_left_when_it_overflows_and_nothing_is_decided(monkeypatch):
 
 
 @pytest.mark.parametrize("stop", ["success", "never"])
-def test_square_is_as_strong_where_fp16_overflows(monkeypatch, stop):
-    model, (x, _, y), attack = Striped().eval(), plain_and_striped(), Square(eps=0.08, queries=300, stop=stop)
+@pytest.mark.parametrize("targeted", [False, True])
+def test_square_is_as_strong_where_fp16_overflows(monkeypatch, stop, targeted):
+    """What is no number looks like success, but not like that of a class that is to be reached."""
+    model, (x, _, y) = Striped().eval(), plain_and_striped()
+    attack, y = Square(eps=0.08, queries=300, stop=stop, targeted=targeted), y + targeted
     execution = Execution(device="cpu", precision="tf32")
     usual = attack.run(model, x, y, execution=execution).success
     in_fp16(monkeypatch)
