@@ -97,7 +97,8 @@ def test_only_what_fools_within_eps_is_asked_again():
     assert abs(result.forwards - exact.forwards) < len(x), "not once more for every point that fools further away"
 
 
-def test_points_that_are_nan_in_crafting_only_mislead_nobody():
+@pytest.mark.parametrize("targeted", [False, True])
+def test_points_that_are_nan_in_crafting_only_mislead_nobody(targeted):
     """As when fp16 overflows on images far from natural ones."""
     torch.manual_seed(0)
     net = nn.Linear(16, 2)
@@ -110,9 +111,9 @@ def test_points_that_are_nan_in_crafting_only_mislead_nobody():
         lost = far & torch.is_autocast_enabled("cpu")
         return torch.where(lost[:, None], torch.nan, net(at).float())
 
-    attack = HardLabel(eps=0.05, queries=200)
+    attack, goal = HardLabel(eps=0.05, queries=200, targeted=targeted), 1 - y if targeted else y
     exact, coarse = (
-        attack.run(model, x, y, execution=Execution(device="cpu", precision=precision)).success.sum()
+        attack.run(model, x, goal, execution=Execution(device="cpu", precision=precision)).success.sum()
         for precision in ("fp32", "bf16")
     )
     print(f"fooled: {exact} in float32, {coarse} where points are lost")

@@ -99,7 +99,7 @@ class Crafting:
     def _noted(self, what: What, logits: Tensor) -> Tensor:
         finite = logits.isfinite()
         self._too_small[what].logical_or_(~finite.all())
-        # NaN looks like success, which is looked at; an infinite logit of the true class would not be.
+        # NaN is looked at; an infinite logit of the true class would not be.
         return torch.where(finite, logits, torch.nan)
 
     @torch.no_grad()

@@ -64,7 +64,7 @@ def ask(victim: Victim, rays: Rays, shape: torch.Size, eps: float, targeted: boo
     logits = victim.logits(point)
     fooled = is_success(logits, rays.y, targeted)
     # What is further away is never returned, but fp16 may have overflowed there, and what is no number is no class.
-    counts = (fooled & ((r <= eps) | ~logits.isfinite().all(1))).nonzero().squeeze(1)
+    counts = ((fooled & (r <= eps)) | logits.isnan().any(1)).nonzero().squeeze(1)
     if len(counts):
         fooled[counts] = victim.confirm(logits[counts], point[counts], rays.y[counts], targeted)
     closer = fooled & (r < rays.radius)
@@ -124,9 +124,9 @@ class HardLabel(Attack):
     and where the radius is at most eps. Examples stand at different rays and steps of their searches at the same time,
     so that every pass of the model asks one query for each example that is left.
 
-    Queries are asked in the precision of crafting, and those that seem to fool within eps, or by logits that are not
-    finite, again as outcomes are decided, in IEEE float32. One next to the boundary may fall differently with the
-    rounding of another batch or device, and the rays after it with it: there only the statistics of outcomes repeat.
+    Queries are asked in the precision of crafting, and those that seem to fool within eps, or give no numbers, again
+    as outcomes are decided, in IEEE float32. One next to the boundary may fall differently with the rounding of another
+    batch or device, and the rays after it with it: there only the statistics of outcomes repeat.
 
     Args:
         eps: radius of the ball, in Linf.

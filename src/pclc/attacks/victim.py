@@ -109,12 +109,14 @@ class Victim:
     def confirm(self, logits: Tensor, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
         """(N,) flags for images whose logits are known from crafting.
 
-        Exact logits decide. Those from TF32, fp16 or bf16 nominate, and one exact pass over the nominated rows decides.
+        Exact logits decide. Those from TF32, fp16 or bf16 nominate, and one exact pass over the nominated rows decides,
+        and over those that are NaN.
         """
         fooled = is_success(logits, y, targeted)
         if self._crafts_exactly:
             return self._without_near_ties(logits, x, y, targeted) if fooled.any() else fooled
-        nominated = fooled.nonzero().squeeze(1)
+        # What is no number is no class, and would never seem to reach one; fp16 may have overflowed.
+        nominated = (fooled | logits.isnan().any(1)).nonzero().squeeze(1)
         if len(nominated):
             fooled[nominated] = self.is_fooled(x[nominated], y[nominated], targeted)
         return fooled
