@@ -207,6 +207,19 @@ def test_where_gradients_are_off(entry, context):
 
 
 @EVERY
+def test_the_default_type_changes_nothing(entry):
+    model = SmallNet().eval()
+    x, y = examples(model, dtype=torch.float32)
+    attack = for_float32(entry())
+    expected = attack(model, x, y)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(attack(model, x, y), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@EVERY
 @pytest.mark.parametrize("shape", [(0, 1, 6, 6), (1, 1, 6, 6)])
 def test_small_batches(entry, shape):
     result = entry().run(net(), torch.rand(shape, dtype=torch.float64), torch.zeros(shape[0], dtype=torch.long))

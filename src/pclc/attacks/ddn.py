@@ -54,7 +54,8 @@ def ddn(
         dead = is_zero(slope.grad).reshape(radius.shape)
         direction = torch.where(dead, anywhere, ascent_direction(slope.grad, "L2"))
         alpha = _LAST_STEP + (1 - _LAST_STEP) * (1 + math.cos(math.pi * t / steps)) / 2
-        radius = torch.minimum(radius * torch.where(fooled, 1 - gamma, 1 + gamma).reshape(radius.shape), furthest)
+        # Not a choice of two plain numbers, which would be of torch's default type.
+        radius = torch.where(fooled.reshape(radius.shape), (1 - gamma) * radius, (1 + gamma) * radius).minimum(furthest)
         delta = ascent_direction(x_adv - x + alpha * direction, "L2")
         x_adv = (x + radius * delta).clamp(0, 1)
         if levels is not None:
