@@ -75,6 +75,13 @@ def test_what_none_stands_for(config: AdversarialConfig, alpha: float, steps: in
     assert run.adversarial == resolved, "a run writes down every number"
 
 
+@pytest.mark.parametrize("name", ADVERSARIAL_PRESETS)
+@pytest.mark.parametrize("field", ["method", "eps", "steps"])
+def test_a_recipes_own_value_said_once_more_changes_nothing(name: str, field: str) -> None:
+    recipe = ADVERSARIAL_PRESETS[name]
+    assert adversarial_preset(name, **{field: getattr(recipe, field)}).resolved() == recipe.resolved()
+
+
 def test_changes_of_a_recipe_do_not_keep_numbers_that_belonged_to_the_old_one() -> None:
     assert adversarial_preset("madry-cifar10", eps=0.1).resolved().alpha == 0.025
     assert adversarial_preset("madry-cifar10", eps=0.1, alpha=0.05).alpha == 0.05

@@ -247,6 +247,7 @@ def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
 
     Changing `eps` or `steps` drops the recipe's `alpha`, and changing `method` also its `steps`, `objective` and the
     numbers of its loss, unless they are given too: they belonged to the old value, and go back to what the method uses.
+    The recipe's own value, said once more, changes nothing.
 
     Example:
         >>> adversarial_preset("trades", eps=0.1).resolved().alpha
@@ -256,9 +257,10 @@ def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
         raise ValueError(
             f"Expected a recipe of adversarial training ({', '.join(ADVERSARIAL_PRESETS)}), but got {name!r}."
         )
-    dropped: dict[str, Any] = {}
-    if "eps" in changes or "steps" in changes:
+    preset, dropped = ADVERSARIAL_PRESETS[name], dict[str, Any]()
+    changed = {key for key, value in changes.items() if value != getattr(preset, key, None)}
+    if changed & {"eps", "steps"}:
         dropped["alpha"] = None
-    if "method" in changes:
+    if "method" in changed:
         dropped.update(alpha=None, steps=None, objective=None, random_start=True, **dict.fromkeys(_PC_WEIGHTS))
-    return replace(ADVERSARIAL_PRESETS[name], **{**dropped, **changes})
+    return replace(preset, **{**dropped, **changes})
