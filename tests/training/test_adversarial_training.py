@@ -222,6 +222,14 @@ class TestBestEpoch:
         assert all(value.equal(seen[1][name]) for name, value in result.model.state_dict().items())
         assert not all(value.equal(seen[3][name]) for name, value in result.model.state_dict().items())
 
+    def test_of_epochs_that_withstand_nothing_the_last_is_kept(
+        self, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        result, seen = self.run(digits, monkeypatch, [0.0, 0.0])
+        assert result.best_epoch == 2
+        assert all(value.equal(seen[1][name]) for name, value in result.model.state_dict().items())
+        assert self.run(digits, monkeypatch, [0.0, 0.1, 0.0])[0].best_epoch == 2
+
     def test_averaged_weights_are_measured_and_kept(self, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
         own, own_seen = self.run(digits, monkeypatch, [0.5, 0.4])
         result, seen = self.run(digits, monkeypatch, [0.5, 0.4], ema=0.9)

@@ -107,7 +107,9 @@ class Selection:
             return
         robust = robust_accuracy(model, self._examples, self._attack, self._seed, self._execution, self._peers)
         entry[self.name] = robust
-        if self._chooses and epoch >= self._first and (self.best is None or robust > self.best.robust_accuracy):
+        # An epoch that withstands nothing is no better than a later one: it is only trained less.
+        better = self.best is None or self.best.robust_accuracy == 0 or robust > self.best.robust_accuracy
+        if self._chooses and epoch >= self._first and better:
             weights = {name: copy.deepcopy(value) for name, value in model.state_dict().items()}  # not only tensors
             self.best = Best(epoch, robust, weights)
         course = [*(e[self.name] for e in history if e[self.name] is not None), robust]
