@@ -274,6 +274,21 @@ class TestBestEpoch:
         assert "validation_robust_accuracy" not in result.history[0]
 
 
+def test_a_ramp_that_does_not_end_is_said(digits: Dataset) -> None:
+    """A run that is asked for eps 0.3 and never trains with more than 0.2."""
+    few = digits.subset(range(128))
+
+    def run(ramp_epochs: int) -> None:
+        recipe = AdversarialConfig("madry", eps=0.3, steps=1, ramp_epochs=ramp_epochs)
+        pclc.train(network(), few, quick(adversarial=recipe, warm_up_epochs=1, epochs=1), execution=CPU)
+
+    with pytest.warns(UserWarning, match=r"ends before its ramp of 2 epochs has: eps grows to 0\.2, not to 0\.3"):
+        run(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(1)
+
+
 def test_robust_accuracy_is_that_of_the_attack(plain: nn.Module, digits: Dataset) -> None:
     some = digits.subset(torch.arange(300))
     attack = selection_attack(AdversarialConfig(eps=(0.05, 0.1)))

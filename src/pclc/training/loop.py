@@ -159,6 +159,14 @@ class _Run:
                 f"A batch holds all of the {self.examples} images, fewer than the {config.batch_size} asked for.",
                 stacklevel=3,
             )
+        epochs, recipe = sum(phase.epochs for phase in config.phases), config.adversarial
+        if recipe is not None and epochs <= recipe.ramp_epochs and peers.leads:
+            reached = recipe.largest_eps * epochs / (recipe.ramp_epochs + 1)
+            warnings.warn(
+                f"The run ends before its ramp of {recipe.ramp_epochs} epochs has: eps grows to {reached:.3g}, not to "
+                f"{recipe.largest_eps:.3g}. Take a smaller `ramp_epochs` or more epochs.",
+                stacklevel=3,
+            )
         self.feed = Feed(dataset, config.batch_size, config.images, self.device, peers.rank, peers.count)
         self.history: list[dict[str, Any]] = []
         self.seconds = self.setup_seconds = 0.0
