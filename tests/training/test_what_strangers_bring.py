@@ -82,6 +82,24 @@ def test_a_checkpoint_of_other_settings_is_not_taken(tmp_path: Path, monkeypatch
     assert run(0.02).history[0]["lr"] == 0.02
 
 
+def test_a_whole_number_is_the_same_setting_as_its_float(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def run(weight_decay: float) -> pclc.training.TrainResult:
+        model, config = pclc.create_model("lenet8", num_classes=2), replace(ONE_EPOCH, weight_decay=weight_decay)
+        return pclc.train(model, own_data(0), config, out=tmp_path, execution=CPU, checkpoint_seconds=0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(0)
+    assert len(run(0.0).history) == 1  # from the checkpoint
+    assert len(run(0.0).history) == 1  # from the result
+    with pytest.raises(ValueError, match=r"different: train\.weight_decay 0 -> 0\.1\)"):
+        run(0.1)
+
+
 def test_a_result_of_unknown_settings_is_not_taken(tmp_path: Path) -> None:
     model = pclc.create_model("lenet8", num_classes=2)
     pclc.train(model, own_data(0), ONE_EPOCH, out=tmp_path, execution=CPU)

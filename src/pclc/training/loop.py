@@ -377,8 +377,9 @@ class _Run:
         }
 
     def _hash(self) -> str:
-        """What a checkpoint belongs to; without a folder there is none."""
-        return settings_hash(self._description())
+        """What a checkpoint belongs to: the run as its folder has it. Without a folder there is none."""
+        assert self.directory is not None
+        return settings_hash(self.directory.config)
 
     def _finish(self, test: Dataset | None) -> TrainResult:
         test_accuracy = accuracy(self.model, test, self.execution) if test is not None else None

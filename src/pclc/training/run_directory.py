@@ -45,7 +45,7 @@ class RunDirectory:
         file = self.path / "config.json"
         if file.exists():
             found = self.config
-            if settings_hash(found) != settings_hash(wanted):
+            if found != wanted:  # by value, not by hash: 0 is 0.0
                 different = sorted(_differences(found, wanted))
                 raise ValueError(
                     f"Expected {self.path} to be new or to hold the same run, but it holds another one "
