@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import pclc
-from pclc.training import TrainingError, adversarial_preset, mart_loss, run_directory
+from pclc.training import AdversarialConfig, TrainingError, adversarial_preset, mart_loss, run_directory
 from pclc.training.loop import accuracy
 from pclc.training.robust_losses import kl_rows, trades_loss
 from pclc.training.run_directory import RunDirectory
@@ -201,6 +201,15 @@ def test_measuring_accuracy_leaves_modes_alone() -> None:
     with pytest.raises(RuntimeError):
         accuracy(nn.Sequential(model, nn.Linear(7, 2)), own_data(0), CPU)
     assert model.training
+
+
+@pytest.mark.parametrize("adversarial", [None, AdversarialConfig("trades", eps=0.1, steps=1)])
+def test_a_frozen_batch_norm_keeps_its_statistics(adversarial: AdversarialConfig | None) -> None:
+    model = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(64, 2), nn.BatchNorm1d(2)).eval()
+    frozen, free = model[0].requires_grad_(False), model[3]
+    pclc.train(model, own_data(0), replace(ONE_EPOCH, warm_up_epochs=1, adversarial=adversarial), execution=CPU)
+    assert frozen.num_batches_tracked == 0
+    assert free.num_batches_tracked == 4
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def train(
     """Train a model in place.
 
     Args:
-        model: takes images in [0, 1] and gives logits.
+        model: takes images in [0, 1] and gives logits. Layers in eval mode whose parameters are frozen, by
+            `requires_grad_(False)`, stay in eval mode: a frozen BatchNorm keeps its statistics.
         dataset: the training set; `config.validation` of it may be held out.
         config: what is trained and how; by default the paper's protocol for grey images.
         out: run directory. A run that was killed there goes on; one that is finished is read.
@@ -122,6 +123,12 @@ def accuracy(model: nn.Module, dataset: Dataset, execution: Execution | None = N
     with frozen(model), torch.no_grad(), ieee_fp32():
         share = in_batches(correct, dataset.images, dataset.labels, size=execution.resolved_batch_size).double().mean()
     return float(share)
+
+
+def _is_held_still(module: nn.Module) -> bool:
+    """Whether somebody froze it. Eval mode alone does not say so: that is how a loaded model comes."""
+    asked = [parameter.requires_grad for parameter in module.parameters()]
+    return not module.training and len(asked) > 0 and not any(asked)
 
 
 class _Run:
@@ -253,7 +260,10 @@ class _Run:
         checkpoint_seconds: float,
     ) -> None:
         """Epochs of one phase; `first` is the number of epochs in the phases before it."""
+        still = [module for module in self.model.modules() if _is_held_still(module)]
         parallel.train()
+        for module in still:
+            module.eval()
         started = time.perf_counter()
         optimizer = make_optimizer(self.config, self.model.parameters(), self.device)
         if optimizer_state is not None:
