@@ -48,6 +48,15 @@ def test_batch_norm_is_averaged_and_its_count_copied() -> None:
     assert all(value.equal(own[name]) for name, value in model.state_dict().items())
 
 
+def test_a_mask_of_infinity_stays_what_it_is() -> None:
+    model = network()
+    model.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+    average = Average(model, decay=0.9)
+    average.update()
+    average.store()
+    assert model.mask.tolist() == [0.0, -torch.inf]  # type: ignore[union-attr, operator]
+
+
 def test_own_weights_come_back_after_an_error() -> None:
     model = network()
     average = Average(model, decay=0.9)

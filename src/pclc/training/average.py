@@ -17,23 +17,25 @@ class Average:
     $$\bar w \leftarrow d_t\, \bar w + (1 - d_t)\, w, \qquad d_t = \min\Big(d, \frac{1 + t}{10 + t}\Big)$$
 
     `update` reads and writes the same tensors each time, so that it can be part of a captured step. Whole numbers, such
-    as BatchNorm's count of batches, are copied.
+    as BatchNorm's count of batches, are copied, and so is what has infinity in it, such as a mask: the difference of
+    two infinities is no number.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._decay = decay
         live = list(dict.fromkeys([*model.parameters(), *model.buffers()]))
-        self._live = [tensor.detach() for tensor in live if tensor.is_floating_point()]
-        self._counts = [tensor for tensor in live if not tensor.is_floating_point()]
+        averaged = [tensor.is_floating_point() and bool(tensor.isfinite().all()) for tensor in live]
+        self._live = [tensor.detach() for tensor, mean in zip(live, averaged, strict=True) if mean]
+        self._copied = [tensor.detach() for tensor, mean in zip(live, averaged, strict=True) if not mean]
         device = live[0].device
         self._steps = torch.zeros((), dtype=torch.float32, device=device)
         self._average = [tensor.clone() for tensor in self._live]
-        self._average_counts = [tensor.clone() for tensor in self._counts]
+        self._copies = [tensor.clone() for tensor in self._copied]
 
     @property
     def tensors(self) -> list[Tensor]:
         """All that an update changes, in a fixed order."""
-        return [self._steps, *self._average, *self._average_counts]
+        return [self._steps, *self._average, *self._copies]
 
     @torch.no_grad()
     def update(self) -> None:
@@ -43,7 +45,7 @@ class Average:
         difference = torch._foreach_sub(self._live, self._average)
         torch._foreach_mul_(difference, weight)
         torch._foreach_add_(self._average, difference)
-        for average, live in zip(self._average_counts, self._counts, strict=True):
+        for average, live in zip(self._copies, self._copied, strict=True):
             average.copy_(live)
 
     def load(self, tensors: list[Tensor]) -> None:
@@ -54,16 +56,16 @@ class Average:
     @torch.no_grad()
     def store(self) -> None:
         """Make the average the model's weights."""
-        for live, average in zip([*self._live, *self._counts], [*self._average, *self._average_counts], strict=True):
+        for live, average in zip([*self._live, *self._copied], [*self._average, *self._copies], strict=True):
             live.copy_(average)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """The model with averaged weights, and with its own again afterwards."""
-        own = [tensor.clone() for tensor in [*self._live, *self._counts]]
+        own = [tensor.clone() for tensor in [*self._live, *self._copied]]
         self.store()
         try:
             yield
         finally:
-            for live, value in zip([*self._live, *self._counts], own, strict=True):
+            for live, value in zip([*self._live, *self._copied], own, strict=True):
                 live.copy_(value)
