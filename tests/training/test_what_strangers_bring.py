@@ -1,6 +1,7 @@
 """Models, data and folders that are not ours, and what happens to them."""
 
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,16 @@ def test_a_model_with_too_few_outputs_is_refused(
     tuples = type("Tuples", (Network,), {"forward": lambda self, x: (x, x)})
     with pytest.raises(ValueError, match="but got a tuple"):
         pclc.train(tuples(), own_data(0), config, execution=CPU)
+
+
+def test_a_model_with_a_softmax_of_its_own_is_said() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2), nn.Softmax(1))
+    with pytest.warns(pclc.attacks.ProbabilityWarning, match="seems to return probabilities") as said:
+        pclc.train(model, own_data(0), ONE_EPOCH, execution=CPU)
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pclc.train(model[:2], own_data(0), ONE_EPOCH, execution=CPU)
 
 
 def test_a_finished_run_is_measured_on_the_test_set_that_is_given(tmp_path: Path) -> None:

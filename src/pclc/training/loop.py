@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pclc.attacks import ProbabilityWarning
 from pclc.attacks.frozen import frozen
 from pclc.data.dataset import Dataset
 from pclc.data.feed import Feed, epoch_seed
@@ -187,6 +188,14 @@ class _Run:
             raise ValueError(
                 f"Expected `model` to give logits of shape (N, {self.num_classes}), one for each class of "
                 f"{dataset.name!r}, whose labels go up to {largest}, but got {got} for {n} images."
+            )
+        probabilities = bool((logits >= 0).all() and ((logits.sum(1) - 1).abs() < 1e-3).all())
+        if probabilities and self.peers.leads:
+            warnings.warn(
+                "`model` seems to return probabilities: every row is non-negative and sums to 1. Every loss takes the "
+                "softmax of what the model gives, so that with a second one it learns little. Take its softmax off.",
+                ProbabilityWarning,
+                stacklevel=4,
             )
 
     def _some_logits(self, dataset: Dataset) -> Tensor:
