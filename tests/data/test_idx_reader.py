@@ -30,7 +30,7 @@ def test_images_and_labels_come_back(tmp_path, name, folder, zipped):
 def test_images_can_be_written_to(tmp_path, recwarn):
     write_idx(tmp_path, IMAGES, LABELS)
     load_dataset("mnist", root=tmp_path).images.zero_()
-    assert not recwarn.list
+    assert not [warning for warning in recwarn if "writable" in str(warning.message)]
 
 
 def test_a_plain_file_under_the_name_of_a_gzipped_one_is_read(tmp_path):

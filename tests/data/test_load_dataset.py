@@ -72,6 +72,13 @@ def test_a_data_set_there_in_part_says_what_is_lacking(tmp_path):
         load_dataset("cifar10", root=tmp_path)
 
 
+def test_a_copy_that_is_not_complete_is_said(tmp_path):
+    """A folder that was unpacked in part trains a model on what happens to be there."""
+    write_idx(tmp_path, IMAGES, LABELS)
+    with pytest.warns(UserWarning, match=r"ubyte.gz: expected the 60000 images of the train split of mnist, but got 5"):
+        load_dataset("mnist", root=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("images", "labels", "sentence"),
     [

@@ -1,6 +1,7 @@
 """From a name to a data set in memory."""
 
 import os
+import warnings
 
 import torch
 
@@ -46,6 +47,12 @@ def load_dataset(name: str, split: str = "train", root: str | os.PathLike[str] |
     outside = labels[(labels < 0) | (labels >= description.num_classes)]
     if len(outside) > 0:
         raise ValueError(f"{where}: expected labels between 0 and {description.num_classes - 1}, but got {outside[0]}.")
+    if len(images) != description.counts[split]:
+        warnings.warn(
+            f"{where}: expected the {description.counts[split]} images of the {split} split of {name}, but got "
+            f"{len(images)}. Is the copy complete? `pclc data check {name}` looks at every file.",
+            stacklevel=2,
+        )
     return Dataset(
         torch.from_numpy(images),
         torch.from_numpy(labels),
