@@ -46,6 +46,12 @@ def test_wrong_arguments_get_a_sentence(arguments, sentence):
         make(**arguments)
 
 
+@pytest.mark.parametrize("classes", [2, "ab"])
+def test_classes_that_are_no_names_get_a_sentence(classes):
+    with pytest.raises(TypeError, match=r"`classes` to be a tuple of names, but got "):
+        Dataset(IMAGES, LABELS, classes, "toy", "train")
+
+
 @pytest.mark.parametrize(
     ("indices", "sentence"),
     [

@@ -32,6 +32,8 @@ class Dataset:
         for name, value in (("images", images), ("labels", labels)):
             if not isinstance(value, Tensor):
                 raise TypeError(f"Expected argument `{name}` to be a tensor, but got {type(value).__name__}.")
+        if isinstance(self.classes, str) or not hasattr(self.classes, "__len__"):  # "cat" is no three classes
+            raise TypeError(f"Expected argument `classes` to be a tuple of names, but got {self.classes!r}.")
         if images.dtype != torch.uint8 or images.ndim != 4:
             raise ValueError(
                 f"Expected argument `images` to be uint8 of shape (N, C, H, W), but got {images.dtype} "
