@@ -146,6 +146,12 @@ def test_a_model_with_too_few_outputs_is_refused(
         pclc.train(tuples(), own_data(0), config, execution=CPU)
 
 
+def test_a_model_with_more_outputs_than_classes_is_said() -> None:
+    with pytest.warns(UserWarning, match="`model` gives 10 logits, but 'own' has 2 classes") as said:
+        pclc.train(pclc.create_model("lenet8"), own_data(0), ONE_EPOCH, execution=CPU)
+    assert said[0].filename == __file__
+
+
 def test_a_model_with_a_softmax_of_its_own_is_said() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2), nn.Softmax(1))
     with pytest.warns(pclc.attacks.ProbabilityWarning, match="seems to return probabilities") as said:

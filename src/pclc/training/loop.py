@@ -189,6 +189,12 @@ class _Run:
                 f"Expected `model` to give logits of shape (N, {self.num_classes}), one for each class of "
                 f"{dataset.name!r}, whose labels go up to {largest}, but got {got} for {n} images."
             )
+        if logits.shape[1] > self.num_classes and self.peers.leads:
+            warnings.warn(
+                f"`model` gives {logits.shape[1]} logits, but {dataset.name!r} has {self.num_classes} classes. The "
+                "losses count the rest as false classes too.",
+                stacklevel=4,
+            )
         probabilities = bool((logits >= 0).all() and ((logits.sum(1) - 1).abs() < 1e-3).all())
         if probabilities and self.peers.leads:
             warnings.warn(
