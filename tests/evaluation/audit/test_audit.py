@@ -340,6 +340,33 @@ def test_scripts_are_audited_as_the_models_they_were_made_of(make: Callable[...,
     assert [finding.name for finding in found.fired] == [finding.name for finding in expected.fired]
 
 
+class InPlace(nn.Sequential):
+    """Normalises its images where they are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.sub_(0.5).div_(0.5))
+
+
+class Rounding(InPlace):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.mul_(16).round_().div_(16))
+
+
+@pytest.mark.parametrize("kind", [InPlace, Rounding])
+def test_a_model_that_writes_into_its_images_is_judged_as_one_that_does_not(kind: type[nn.Sequential]) -> None:
+    class Copying(kind):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.clone())
+
+    x, y = data(20)
+    models = (made(linear()).eval() for made in (kind, Copying))
+    found, other = (pclc.audit(model, x, y, eps=EPS, claim=1.0, mode="quick") for model in models)
+    assert torch.equal(x, data(20)[0])
+    assert found.verdict == other.verdict == "refuted"
+    assert found.robust_accuracy == other.robust_accuracy
+    assert [(f.name, f.measured) for f in found.checks] == [(f.name, f.measured) for f in other.checks]
+
+
 def on_batch_statistics() -> nn.Module:
     """BatchNorm over the batch and the three pixels, of which the largest is the class."""
     norm = nn.BatchNorm1d(1, affine=False, track_running_stats=False)

@@ -55,7 +55,7 @@ class StraightThrough(nn.Module):
         """The model's logits."""
         hooks = [self._hook(found, x) for found in self.breaks]
         try:
-            logits: Tensor = self.model(x)
+            logits: Tensor = self.model(x.clone())  # into which it may write, and x stands in for its input
         finally:
             for hook in hooks:
                 hook.remove()
@@ -115,7 +115,7 @@ def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
 def has_gradient(model: Model, x: Tensor) -> bool:
     """Whether the logits depend on the images, as autograd sees it."""
     with torch.enable_grad(), frozen(model), explain_inference():
-        return model(x.detach().requires_grad_()).requires_grad
+        return model(x.detach().requires_grad_().clone()).requires_grad
 
 
 def _find(model: nn.Module, x: Tensor, y: Tensor) -> Break | None:
@@ -130,7 +130,7 @@ def _find(model: nn.Module, x: Tensor, y: Tensor) -> Break | None:
     try:
         with torch.enable_grad(), frozen(model):
             leaf = x.detach().requires_grad_()
-            logits = model(leaf)
+            logits = model(leaf.clone())  # into which it may write
             if not logits.requires_grad:
                 return _cut(passed, leaf)
             value = get_objective("margin")(logits, y).sum()

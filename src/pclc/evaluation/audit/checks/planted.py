@@ -35,7 +35,7 @@ def planted(scene: Scene) -> Measured:
     if scene.norm == "Linf":  # to a corner
         edge = (scene.x + scene.eps * (edge - scene.x).sign()).clamp(0, 1)
     with torch.no_grad(), frozen(scene.subject.craft):
-        here, there = features(scene.x), features(edge)
+        here, there = features(scene.x.clone()), features(edge)  # into which the model may write
         readout = there - here
         goal = (readout * there).sum(1)
         inner = torch.stack([(readout * features(_inner(scene, number))).sum(1) for number in range(_INNER)]).amax(0)
@@ -76,7 +76,7 @@ def _features(model: Model, x: Tensor) -> Model:
     hooks = [layer.register_forward_hook(record) for layer in layers]
     try:
         with torch.no_grad(), frozen(model):
-            logits = model(x[:2])
+            logits = model(x[:2].clone())
     finally:
         for hook in hooks:
             hook.remove()
