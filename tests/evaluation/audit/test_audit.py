@@ -111,6 +111,17 @@ def test_the_first_look_ends_an_audit_that_needs_no_more() -> None:
     assert honest.robust_accuracy.value == pytest.approx(float(safe(x, EPS).float().mean()))
 
 
+def test_checks_have_examples_where_the_first_look_has_none_that_is_right() -> None:
+    x, y = data(1024)
+    model = nn.Linear(3, 1000)
+    model.weight.data, model.bias.data = 5 * torch.eye(1000, 3), -9 * (torch.arange(1000) > 2).float()
+    wrong = torch.randperm(1024, generator=torch.Generator().manual_seed(0))[:-4]  # all but the audit's last
+    y[wrong] = (y[wrong] + 1) % 3  # as of labels in another order
+    found = pclc.audit(model, x, y, eps=EPS, claim=0.5, mode="quick")
+    assert (found.verdict, found.clean.n, found.clean.value) == ("refuted", 256, 0)
+    assert {f.name: f.measured for f in found.checks}["an unbounded attack succeeds"] == "0 of 4 are left"
+
+
 def test_no_row_is_attacked_after_it_fell() -> None:
     x, y = data()
     found = pclc.audit(linear(1e4), x, y, eps=EPS, claim=0.1, mode="quick")

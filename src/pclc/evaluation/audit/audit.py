@@ -319,7 +319,7 @@ class _Run:
 
     @property
     def _right(self) -> Tensor:
-        return self.clean
+        return self.standing.clean[self.order]
 
     @property
     def worst(self) -> Tensor:
@@ -409,7 +409,8 @@ class _Run:
             self.advance(name, self._checked)
 
     def _scene(self) -> Scene:
-        right = self.rows[self._right][: self._checked]
+        # Of all of them: among a thousand classes the first look may hold none that is right.
+        right = self.order[self._right][: self._checked]
         threat = self.threat
         about = (self.x[right], self.y[right], threat.norm, threat.eps, self.seed, self.execution, threat.twin)
         return Scene(self.subject, *about)
