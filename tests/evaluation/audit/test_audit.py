@@ -321,6 +321,21 @@ def test_labels_beyond_the_classes_are_refused_wherever_they_stand() -> None:
         pclc.audit(linear(), x, y, mode="quick")
 
 
+@pytest.mark.parametrize(("overflow", "softened"), [(1, "ce*0.3"), (60, "ce")])
+def test_logits_that_overflow_stop_no_audit(overflow: int, softened: str) -> None:
+    x, y = data(60)
+    x[:overflow, 0] = 1.0
+
+    class Overflowing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where(x[:, :1] == 1, torch.tensor([torch.inf, torch.inf, 0.0]), 100 * x)
+
+    found = pclc.audit(Overflowing().eval(), x, torch.where(x[:, 0] == 1, 0, y), eps=EPS, claim=1.0, mode="quick")
+    assert found.verdict == "refuted"
+    objective = "" if softened == "ce" else f', objective="{softened}"'
+    assert f"apgd(eps=0.1, steps=40{objective})" in [step.attack for step in found.steps]
+
+
 def test_scaling_changes_the_claim_and_not_the_truth(case: Case) -> None:
     plain, scaled = (
         pclc.audit(model.eval(), case.x, case.y, eps=EPS, mode="quick")

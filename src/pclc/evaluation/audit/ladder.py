@@ -52,7 +52,7 @@ def softened(gap: float) -> str:
         >>> softened(2.0), softened(70.0)
         ('ce', 'ce*0.07')
     """
-    return "ce" if gap <= _SMALL_GAP or math.isinf(gap) else f"ce*{_SMALL_GAP / gap:.1g}"
+    return f"ce*{_SMALL_GAP / gap:.1g}" if math.isfinite(gap) and gap > _SMALL_GAP else "ce"
 
 
 def ladder(mode: Mode, threat: Threat) -> tuple[Attack, ...]:

@@ -95,6 +95,6 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
     craft = LogProbabilities(mended) if probabilities else mended
     with torch.no_grad(), frozen(craft):
         top = craft(x.clone()).topk(2, dim=1).values
-    gap = float((top[:, 0] - top[:, 1]).median())
+    gap = float((top[:, 0] - top[:, 1]).nanmedian())  # NaN where both are infinite
     about = (training, probabilities, random, mixed, dynamic, breaks)
     return Subject(model, craft, logits.shape[1], *about, has_gradient(craft, x), gap)
