@@ -1,5 +1,7 @@
 """Mistakes in the set-up that spoil a figure without an error: told before anybody believes it."""
 
+from typing import SupportsFloat
+
 import torch
 from torch import Tensor, nn
 
@@ -7,7 +9,6 @@ from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import check_logits, explain_types, pixel_advice
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
-from pclc.evaluation.result import Accuracy
 from pclc.execution import ieee_fp32
 
 # Logits that other images of the batch change by more than this share of their size: beyond rounding, also that of bf16
@@ -89,10 +90,10 @@ def mixing(victim: Victim, x: Tensor) -> float:
     return float(lengths.max() / usual.clamp(min=torch.finfo(usual.dtype).tiny))
 
 
-def look_at_accuracy(clean: Accuracy, classes: int) -> list[str]:
+def look_at_accuracy(clean: SupportsFloat, classes: int) -> list[str]:
     """Say so where the clean accuracy is below twice chance, and less than a tenth of the way from there to 1."""
     chance = 1 / classes
-    if clean.value >= min(2 * chance, chance + 0.1 * (1 - chance)):
+    if float(clean) >= min(2 * chance, chance + 0.1 * (1 - chance)):
         return []
     return [
         f"The clean accuracy, {clean}, is near chance ({100 * chance:.1f} % for {classes} classes): is the "

@@ -153,6 +153,21 @@ def test_random_models() -> None:
     assert honest.claimed.value == pytest.approx(honest.robust_accuracy.value, abs=0.05)
 
 
+class Guessing(nn.Module):
+    """Is right on all images, but only in a third of its draws."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = torch.nn.functional.pad(5 * x, (0, 7), value=-9.0)  # 10 classes
+        return torch.where(torch.rand(len(x), 1) < 0.65, logits.roll(3, 1), logits)
+
+
+def test_a_random_model_that_is_seldom_right_is_not_near_chance() -> None:
+    found = pclc.audit(Guessing().eval(), *data(60), eps=EPS, claim=0.9, mode="quick")
+    assert 0.3 < found.clean.value < 0.4
+    assert found.verdict == "refuted", found.reason
+    assert found.checks
+
+
 def test_luck_is_no_refutation() -> None:
     """Each draw of this model is wrong at random in a third of the cases, whatever the image: nothing is overstated."""
 
