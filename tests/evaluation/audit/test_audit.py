@@ -244,6 +244,19 @@ def test_without_any_gradient_a_twin_helps() -> None:
     assert found.steps[1].broke > 0
 
 
+def test_a_twin_helps_against_a_random_model_too() -> None:
+    class Hidden(Cut):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x + 1e-3 * torch.randn_like(x))
+
+    found = pclc.audit(Hidden().eval(), *data(), eps=EPS, claim=0.9, mode="quick", twin=linear())
+    assert found.conditions.random
+    assert found.verdict == "refuted"
+    step = next(step for step in found.steps if step.attack.startswith("transfer("))
+    assert step.black_box
+    assert step.broke > 10
+
+
 def test_probabilities_are_attacked_through_their_logarithm() -> None:
     x, y = data()
     found = pclc.audit(nn.Sequential(linear(300.0), nn.Softmax(1)).eval(), x, y, eps=EPS, mode="quick")

@@ -116,7 +116,7 @@ def _full(threat: Threat) -> list[Attack]:
 
 
 def _quick_black_box(threat: Threat) -> list[Attack]:
-    return [*_transfer(threat), Square(threat.eps, 200, norm=threat.norm)]
+    return [*transfers(threat), Square(threat.eps, 200, norm=threat.norm)]
 
 
 def _standard_black_box(threat: Threat) -> list[Attack]:
@@ -138,7 +138,8 @@ def _full_black_box(threat: Threat) -> list[Attack]:
     ]
 
 
-def _transfer(threat: Threat) -> list[Attack]:
+def transfers(threat: Threat) -> list[Attack]:
+    """From the twin, where there is one."""
     if threat.twin is None:
         return []
     attack = PGD(threat.eps, threat.eps / 10, 40, norm=threat.norm, objective="margin")

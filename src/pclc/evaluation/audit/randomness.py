@@ -14,7 +14,7 @@ from pclc.attacks.frozen import frozen
 from pclc.attacks.suspicions import shares_draws
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
-from pclc.evaluation.audit.ladder import Mode, Threat, claim_attack
+from pclc.evaluation.audit.ladder import Mode, Threat, claim_attack, transfers
 from pclc.evaluation.audit.standing import Step, run_quietly
 from pclc.evaluation.budget import is_inside
 from pclc.execution import Execution
@@ -65,7 +65,8 @@ def attack_random(
 ) -> RandomOutcome:
     """Attack through means over draws, which are doubled until that gains no more.
 
-    Square comes after them in mode "full", and in every mode where there is no gradient.
+    Transfers from a twin come before them, where there is one. Square comes after them in mode "full", and in every
+    mode where there is no gradient.
 
     Candidates are chosen by some draws and scored by fresh ones, so that the luck of the choice is not in the score. A
     model that draws once for all images of a pass is scored image by image: bounds ask for independent scores.
@@ -98,6 +99,8 @@ def attack_random(
         advance(str(attack), len(x))
 
     attempt(Noise(eps, norm=norm), blind=True)
+    for transfer in transfers(threat):
+        attempt(replace(transfer, stop="never"), blind=True)
     draws, gain = 1, 1.0
     while threat.differentiable and gain >= GAIN and draws < _MOST_DRAWS[mode]:
         before, draws = float(best.mean()), 2 * draws
