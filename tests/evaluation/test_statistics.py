@@ -112,3 +112,9 @@ def test_refusals() -> None:
         paired_test(1, 2, "less")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"at least 0, but got -1 and 2"):
         paired_test(-1, 2)
+
+
+def test_no_p_value_is_below_zero() -> None:
+    """The sum of which it is what is left to 1 may be rounded to more."""
+    far = ([size + seed % 2 for seed in range(17)] for size in np.geomspace(10, 1e5, 100))
+    assert min(compare_over_seeds(first, [0.0] * 17).p_value for first in far) == 0

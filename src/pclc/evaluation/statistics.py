@@ -130,7 +130,7 @@ def compare_over_seeds(
         return SeedComparison(mean, Interval(-math.inf, math.inf), confidence, 1.0, n)
     error = spread / math.sqrt(n)
     reach = _bisect(lambda t: student_within(t, n - 1) - confidence, 0.0, _largest_t(confidence, n - 1)) * error
-    p_value = 1 - student_within(abs(mean) / error, n - 1)
+    p_value = max(0.0, 1 - student_within(abs(mean) / error, n - 1))  # rounded, it may be more than 1
     return SeedComparison(mean, Interval(mean - reach, mean + reach), confidence, p_value, n)
 
 
