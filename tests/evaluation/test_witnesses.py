@@ -56,6 +56,7 @@ def test_true_witnesses_hold(case, data, witnesses: Witnesses, tmp_path: Path) -
     given = verify(file, case.model, data.images.float() / 255, data.labels)
     assert given.holds
     assert torch.equal(given.margins, found.margins)
+    assert verify(file, case.model, data.images, data.labels.byte()).holds
 
 
 def test_figures_are_those_of_a_model_in_float64(case, witnesses: Witnesses) -> None:

@@ -108,6 +108,7 @@ def verify(
             )
         right = known & (labels == witnesses.labels)
         checks.append(_count("labels", right, "have the label of their original in the data"))
+        labels = labels.long()  # files of data sets hold bytes
     elif witnesses.originals is not None:
         trusted, right = False, known
         originals, labels = from_bytes(witnesses.originals), witnesses.labels
