@@ -12,6 +12,7 @@ import pclc
 from pclc.attacks import BIM, FAB, FGSM, PGD, AutoAttack, Square
 from pclc.attacks.frozen import frozen
 from pclc.execution import Execution, made_ready
+from pclc.execution.settings import Precision
 
 ATTACKS = [FGSM(eps=0.1), PGD(eps=0.1, alpha=0.03, steps=5), Square(eps=0.1, queries=20)]
 
@@ -200,3 +201,68 @@ def test_what_torch_jit_makes_of_a_model(name: str) -> None:
         ours, reference = attack.run(model, x, y), attack.run(net, x, y)
         assert torch.equal(ours.success, reference.success)
         torch.testing.assert_close(ours.x_adv, reference.x_adv)
+
+
+class Views(nn.Module):
+    """Makes rows with `view`, which cannot be done with what is channels last."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(channels, 8, 3), nn.Conv2d(8, 16, 3)
+        self.last = nn.Linear(16 * 4 * 4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.second(self.first(x).relu()).relu()
+        return self.last(features.view(len(x), -1))  # type: ignore[no-any-return]
+
+
+class Reshapes(Views):
+    """The same function, with code that copes with any layout."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.second(self.first(x).relu()).relu()
+        return self.last(features.reshape(len(x), -1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("attack", WITH_AUTOATTACK, ids=str)
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_model_that_makes_rows_with_view(
+    attack: pclc.attacks.Attack, channels: int, precision: Precision, layout: torch.memory_format
+) -> None:
+    torch.manual_seed(0)
+    model, other = Views(channels).eval(), Reshapes(channels).eval()
+    other.load_state_dict(model.state_dict())
+    x = torch.rand(20, channels, 8, 8)
+    y = model(x).argmax(1)
+    model.to(memory_format=layout)
+    before = [(parameter.data_ptr(), parameter.stride()) for parameter in model.parameters()]
+    execution = Execution(device="cpu", precision=precision)
+    ours, reference = (attack.run(each, x, y, execution=execution).success for each in (model, other))
+    assert (ours != reference).sum() <= 1
+    assert [(parameter.data_ptr(), parameter.stride()) for parameter in model.parameters()] == before
+
+
+def test_such_a_model_is_trained_evaluated_and_audited() -> None:
+    digits = pclc.load_dataset("digits").subset(torch.arange(300))
+    model = Views(1)
+    model.last = nn.Linear(16 * 4 * 4, 10)
+    execution = Execution(device="cpu")
+    config = pclc.training.adversarial_config("digits", "madry-mnist", epochs=2, validation=0.1)
+    model = pclc.train(model, digits, config, execution=execution).model
+    x, y = digits.images[:40].float() / 255, digits.labels[:40]
+    assert pclc.evaluate(model, x, y, [PGD(eps=0.1, alpha=0.03, steps=3)], execution=execution).n == 40
+    assert pclc.audit(model, x, y, eps=0.1, mode="quick", execution=execution).verdict
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+def test_such_a_model_on_cuda(attack: pclc.attacks.Attack) -> None:
+    torch.manual_seed(0)
+    model, other = Views(3).eval().cuda(), Reshapes(3).eval().cuda()
+    other.load_state_dict(model.state_dict())
+    x = torch.rand(200, 3, 8, 8, device="cuda")
+    y = model(x).argmax(1)
+    ours, reference = (attack.run(each, x, y).success for each in (model, other))
+    assert (ours != reference).sum() <= 2

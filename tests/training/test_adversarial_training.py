@@ -345,7 +345,7 @@ def test_the_run_directory_says_what_was_done(digits: Dataset, tmp_path: Path) -
     again = pclc.train(network(1), digits, config, out=tmp_path, execution=CPU)
     assert again.best_epoch == first.best_epoch
     x = digits.images[:50].float() / 255
-    assert pclc.load_model(tmp_path)(x).equal(first.model(x))
+    torch.testing.assert_close(pclc.load_model(tmp_path)(x), first.model(x))  # in another layout
     assert again.model(x).equal(first.model(x))
 
 

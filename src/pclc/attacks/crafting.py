@@ -78,12 +78,12 @@ class Crafting:
         """Of each row."""
         half = "logits" in self.in_fp16
         with self.execution.arithmetic(half):
-            logits = copied(self.fast(placed(x, self.execution).clone()))
+            logits = copied(self.fast(self.execution.lay_out(x).clone()))
         return (self._noted("logits", logits) if half else logits,)
 
     def slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
         """Logits, value and gradient of `objective(logits, *rows)`, and whether the gradient is exactly zero."""
-        x = placed(x, self.execution)
+        x = self.execution.lay_out(x)
         if "gradients" in self.in_fp16:
             with self.execution.arithmetic(half=True):
                 logits, value, grad, lost = fp16_gradient(self.fast, objective, x, *rows)
@@ -158,11 +158,6 @@ def _mean_error(grad: Tensor, own: Tensor) -> float:
     tiny = torch.finfo(own.dtype).tiny
     off, size = ((rows.flatten(1).double().norm(dim=1)) for rows in (grad - own, own))
     return float((off / size.clamp_min(tiny)).mean())
-
-
-def placed(x: Tensor, execution: Execution) -> Tensor:
-    """Images in the layout that suits the device."""
-    return x.contiguous(memory_format=execution.memory_format) if x.dim() == 4 else x
 
 
 def copied(logits: Tensor) -> Tensor:

@@ -2,20 +2,23 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from pclc.attacks.cost import Cost
-from pclc.attacks.crafting import Crafting, copied, placed
+from pclc.attacks.crafting import Crafting, copied
 from pclc.attacks.types import Model
-from pclc.execution import Batched, Execution, ieee_fp32, in_batches
+from pclc.execution import Batched, Execution, ieee_fp32, in_batches, is_of_layout, laid_out
 
 # Logits that differ by less than this share of the largest may swap places in float32.
 _NEAR_TIE = 1e-5
 _EXACT_ROWS = 500
+
+_Given = TypeVar("_Given")
 
 
 class Slope(NamedTuple):
@@ -39,63 +42,61 @@ class Victim:
     """
 
     def __init__(self, model: Model, execution: Execution) -> None:
-        self.model, self.execution = model, execution
+        self.model = model
         self.cost = Cost()
-        self.crafting = Crafting(model, execution)
+        self._twin: nn.Module | None = None
+        self._lent: list[tuple[nn.Parameter, Tensor]] = []
+        self._begin(execution)
+
+    def _begin(self, execution: Execution) -> None:
+        self.execution = execution
+        self.crafting = Crafting(self.model, execution)
         self._pool = torch.cuda.graph_pool_handle() if execution.captures else None
         self._logits = self._batched(self.crafting.logits)
         # Eager: few rows pass here, each once. On an H200 float32 convolutions are slower in larger batches.
         rows = min(_EXACT_ROWS, execution.resolved_batch_size)
-        self._exact = Batched(partial(_exact_forward, model, execution), rows, few_sizes=self._few_sizes)
+        self._exact = Batched(partial(_exact_forward, self.model, execution), rows, few_sizes=self._few_sizes)
         self._gradients: dict[Callable[..., Tensor], Batched] = {}
-        self._twin: nn.Module | None = None
-        self._lent: list[tuple[nn.Parameter, Tensor]] = []
 
     def __enter__(self) -> Self:
         """Lend the model its weights in the layout that is fast on the CPU; on CUDA the images' layout decides."""
-        if self.execution.torch_device.type == "cpu" and isinstance(self.model, nn.Module):
-            for parameter in self.model.parameters():
-                if parameter.dim() == 4:
-                    self._lent.append((parameter, parameter.data))
-                    # Not `contiguous`: it leaves weights of a single channel as they are, and those decide the kernel.
-                    lent = torch.empty_like(parameter.data, memory_format=torch.channels_last)
-                    parameter.data = lent.copy_(parameter.data)
+        if self.execution.torch_device.type == "cpu":
+            self._lend()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Take them back, and let go of the graphs, which hold gigabytes."""
+    def _lend(self) -> None:
+        for parameter in self.model.parameters() if isinstance(self.model, nn.Module) else ():
+            if parameter.dim() == 4:
+                self._lent.append((parameter, parameter.data))
+                parameter.data = laid_out(parameter.data, self.execution.memory_format)
+
+    def _take_back(self) -> None:
         for parameter, data in self._lent:
             parameter.data = data
         self._lent.clear()
+
+    def __exit__(self, *error: object) -> None:
+        """Take them back, and let go of the graphs, which hold gigabytes."""
+        self._take_back()
         self._logits.release()
         self._exact.release()
         self._forget_gradients()
 
     def logits(self, x: Tensor) -> Tensor:
         """The logits (N, K) in the precision of crafting."""
-        self.crafting.choose(x)
         self.cost.forwards += len(x)
-        (found,) = self._logits(x)
-        if self.crafting.leave_fp16_now_and_then("logits"):
-            self._logits.release()
-            (found,) = self._logits(x)
-        return found
+        return self._in_a_layout(self._fast_logits, x)
 
     def gradient(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> Slope:
         """Logits, value and gradient of `objective(logits, *rows)` at x; `rows` have one row an example, as y has."""
-        self.crafting.choose(x)
-        found = self._slope(objective, x, *rows)
-        if self.crafting.leave_fp16_now_and_then("gradients"):
-            self._forget_gradients()
-            found = self._slope(objective, x, *rows)
-        logits, value, grad, zero = found
+        logits, value, grad, zero = self._in_a_layout(self._fast_slope, objective, x, *rows)
         self.cost.add_gradients(zero)
         return Slope(logits, value, grad)
 
     def exact_logits(self, x: Tensor) -> Tensor:
         """The logits (N, K), without TF32 and without autocast."""
         self.cost.forwards += len(x)
-        return self._exact(x)[0]
+        return self._in_a_layout(lambda: self._exact(x)[0])
 
     def is_fooled(self, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
         """(N,) flags, decided by an exact pass: the predicted class is not y, or is y where the attack is targeted."""
@@ -120,6 +121,34 @@ class Victim:
         if len(nominated):
             fooled[nominated] = self.is_fooled(x[nominated], y[nominated], targeted)
         return fooled
+
+    def _in_a_layout(self, passes: Callable[..., _Given], *arguments: Any) -> _Given:
+        """What it gives, in another layout from now on where the model's code does not cope with channels last."""
+        try:
+            return passes(*arguments)
+        except RuntimeError as error:
+            if not (self.execution.channels_last and is_of_layout(error)):
+                raise
+        self._take_back()
+        self._begin(replace(self.execution, channels_last=False))
+        self._lend()
+        return passes(*arguments)
+
+    def _fast_logits(self, x: Tensor) -> Tensor:
+        self.crafting.choose(x)
+        (found,) = self._logits(x)
+        if self.crafting.leave_fp16_now_and_then("logits"):
+            self._logits.release()
+            (found,) = self._logits(x)
+        return found
+
+    def _fast_slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
+        self.crafting.choose(x)
+        found = self._slope(objective, x, *rows)
+        if self.crafting.leave_fp16_now_and_then("gradients"):
+            self._forget_gradients()
+            found = self._slope(objective, x, *rows)
+        return found
 
     def _slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
         if objective not in self._gradients:
@@ -170,7 +199,7 @@ class Victim:
 @torch.no_grad()
 def _exact_forward(model: Model, execution: Execution, x: Tensor) -> tuple[Tensor]:
     with ieee_fp32():
-        return (copied(model((x if x.is_cuda else placed(x, execution)).clone())),)
+        return (copied(model((x if x.is_cuda and execution.channels_last else execution.lay_out(x)).clone())),)
 
 
 def is_success(logits: Tensor, y: Tensor, targeted: bool) -> Tensor:

@@ -17,7 +17,7 @@ def read_digits(paths: tuple[Path, ...], split: str) -> Arrays:
         from sklearn.datasets import load_digits
     bunch = load_digits()
     labels = bunch.target.astype(np.int64)
-    images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+    images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
     test = stratified_indices(labels, TEST_SIZE, "test of digits")
     chosen = test if split == "test" else np.setdiff1d(np.arange(len(labels)), test)
-    return Arrays(images[chosen], labels[chosen])
+    return Arrays(images[chosen][:, None], labels[chosen])  # in this order: the other leaves them channels last

@@ -80,7 +80,7 @@ class Source:
             model = _made(self.factory, self.weights, dataset)
         else:
             model = _from_robustbench(str(self.robustbench), self.weights, dataset.name, self.threat_model)
-        return execution.place(model).eval()
+        return model.to(execution.torch_device).eval()
 
 
 def _made(factory: str, weights: Path | None, dataset: Dataset) -> nn.Module:

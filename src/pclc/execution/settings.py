@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 
@@ -28,6 +28,8 @@ class Execution:
             where it is True.
         cuda_graphs: replay steps from CUDA graphs; None does so on CUDA.
         batch_size: examples a pass in evaluation and attacks, halved where they do not fit; None suits the device.
+        channels_last: lay images and weights out so that convolutions are fast, where that suits the precision and the
+            model's code copes with it: `view` of the output of a convolution does not.
 
     Example:
         >>> Execution(device="cpu").resolved_precision
@@ -39,6 +41,7 @@ class Execution:
     compile: bool | None = None
     cuda_graphs: bool | None = None
     batch_size: int | None = None
+    channels_last: bool = True
 
     def __post_init__(self) -> None:
         if self.precision not in ("auto", "fp32", "tf32", "bf16"):
@@ -89,12 +92,22 @@ class Execution:
     def memory_format(self) -> torch.memory_format:
         """The layout in which convolutions are fast: channels last, but for float32 on CUDA cores."""
         slow = self.torch_device.type == "cuda" and self.resolved_precision == "fp32"
-        return torch.contiguous_format if slow else torch.channels_last
+        return torch.channels_last if self.channels_last and not slow else torch.contiguous_format
 
     def place(self, model: nn.Module) -> nn.Module:
         """The model on the device, in the layout that suits it."""
         model = model.to(self.torch_device)
-        return model.to(memory_format=self.memory_format)  # type: ignore[call-overload, no-any-return]
+        if self.memory_format == torch.channels_last:
+            return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        for parameter in model.parameters():
+            parameter.data = laid_out(parameter.data, torch.contiguous_format)
+        return model
+
+    def lay_out(self, x: Tensor) -> Tensor:
+        """Images in the layout that suits the device and the model."""
+        if x.dim() != 4:
+            return x
+        return x.contiguous(memory_format=self.memory_format) if self.channels_last else laid_out(x, self.memory_format)
 
     @contextmanager
     def arithmetic(self, half: bool = False) -> Iterator[None]:
@@ -130,6 +143,18 @@ def _check_device(name: str) -> None:
             f"Expected `device` to be one that this machine has, but got {name!r} with {torch.cuda.device_count()} "
             "CUDA devices."
         )
+
+
+def laid_out(tensor: Tensor, memory_format: torch.memory_format) -> Tensor:
+    """In that layout. `contiguous` leaves what has one channel as it is, and that decides the kernel too."""
+    if tensor.dim() != 4:
+        return tensor
+    return torch.empty_like(tensor, memory_format=memory_format).copy_(tensor)
+
+
+def is_of_layout(error: RuntimeError) -> bool:
+    """Whether code failed since a tensor is channels last, of which `view` cannot make rows."""
+    return "view size is not compatible" in str(error) or "Cannot view a tensor" in str(error)
 
 
 @contextmanager

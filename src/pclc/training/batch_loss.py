@@ -73,7 +73,7 @@ def adversarial_loss(
                 x_adv = craft(attacked, batch.x, batch.y, batch.place, batch.epoch, config, seed)
             clean: Tensor | None
             if config.clean:
-                both = torch.cat([batch.x, x_adv]).contiguous(memory_format=execution.memory_format)
+                both = execution.lay_out(torch.cat([batch.x, x_adv]))
                 clean, adversarial = forward(both).chunk(2)
             else:
                 clean, adversarial = None, forward(x_adv)

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pclc.attacks.frozen import frozen
 from pclc.data.dataset import Dataset
 from pclc.data.feed import Feed, epoch_seed
 from pclc.data.split import split_validation
-from pclc.execution import Execution, ieee_fp32, in_batches
+from pclc.execution import Execution, ieee_fp32, in_batches, is_of_layout
 from pclc.hashes import settings_hash, tensor_hash
 from pclc.models import load_weights, save_model
 from pclc.models.config import config_of
@@ -118,7 +118,8 @@ def accuracy(model: nn.Module, dataset: Dataset, execution: Execution | None = N
     device = execution.torch_device
 
     def correct(images: Tensor, labels: Tensor) -> Tensor:
-        logits: Tensor = model(images.to(device).float() / 255)
+        x = images.to(device).float() / 255
+        logits: Tensor = model(x if execution.channels_last else execution.lay_out(x))
         return logits.argmax(1) == labels.to(device)
 
     with frozen(model), torch.no_grad(), ieee_fp32():
@@ -157,6 +158,13 @@ class _Run:
         self.model = execution.place(unwrap(model))
         self.some = dataset.subset(torch.arange(min(2, len(dataset))))
         self.diverged = False
+        try:
+            self._some_logits(dataset)
+        except RuntimeError as error:
+            if not is_of_layout(error):
+                raise
+            self.execution = execution = replace(execution, channels_last=False)
+            execution.place(self.model)
         self._check_outputs(dataset)
         self.average = Average(self.model, config.ema) if config.ema else None
         self.selection: Selection | None = None
@@ -208,7 +216,8 @@ class _Run:
         """Of the first images, in eval mode."""
         generators = torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
         with generators, frozen(self.model), torch.no_grad():
-            logits: Tensor = self.model(dataset.images[:2].to(self.device).float() / 255)
+            x = dataset.images[:2].to(self.device).float() / 255
+            logits: Tensor = self.model(self.execution.lay_out(x))
         return logits
 
     def go(self, test: Dataset | None, progress: bool, checkpoint_seconds: float) -> TrainResult:

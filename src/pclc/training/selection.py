@@ -52,7 +52,7 @@ def robust_accuracy(
     mine = torch.arange(peers.rank, len(dataset), peers.count)
 
     def right(images: Tensor, labels: Tensor, index: Tensor) -> Tensor:
-        x = images.to(device).float().div(255).contiguous(memory_format=execution.memory_format)
+        x = execution.lay_out(images.to(device).float().div(255))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ZeroGradientWarning)
             return ~attack.run(model, x, labels.to(device), seed, index.to(device), crafting).success

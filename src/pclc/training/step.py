@@ -67,7 +67,7 @@ class Step:
 
     def _update(self) -> None:
         x, y = self._feed.next_batch()
-        x = x.contiguous(memory_format=self._execution.memory_format)
+        x = self._execution.lay_out(x)
         batch = Batch(x, y, self._feed.index, self._feed.epoch)
         totals = []
         for criterion in self._criteria:
