@@ -119,6 +119,7 @@ def accuracy(model: nn.Module, dataset: Dataset, execution: Execution | None = N
 
     def correct(images: Tensor, labels: Tensor) -> Tensor:
         x = images.to(device).float() / 255
+        # As they come where that will do: on CUDA channels last is slow without tensor cores.
         logits: Tensor = model(x if execution.channels_last else execution.lay_out(x))
         return logits.argmax(1) == labels.to(device)
 
