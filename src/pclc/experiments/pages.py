@@ -7,7 +7,7 @@ from pclc.experiments.experiment import Experiment
 from pclc.experiments.pages_adversarial import PAGE, adversarial_page
 from pclc.experiments.pages_plan import plan_section
 from pclc.experiments.pages_reproduction import reproduction_section
-from pclc.experiments.pages_summary import ambiguities_section, gains_section, headline_section, summary_section
+from pclc.experiments.pages_summary import ambiguities_section, headline_section, summary_section
 from pclc.experiments.pages_text import replace_between
 from pclc.experiments.store import Store
 from pclc.experiments.table import make_table
@@ -40,7 +40,7 @@ def write_reproduction(store: Store, experiments: Sequence[Experiment], selectio
     write_atomically(page, text.encode())
     readme = docs.parent / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    if "<!-- gains: begin -->" not in text:
+    if "<!-- headline: begin -->" not in text:
         return [page]
     studies = [
         make_table(store, each, selection, choose(store, selection.tuning_cells(each)))
@@ -48,8 +48,7 @@ def write_reproduction(store: Store, experiments: Sequence[Experiment], selectio
         if each.tuning is not None
     ]
     blocks = [block for table in studies for block in table.blocks if any(block.seeds.values())]
-    text = replace_between(text, "headline", headline_section(tables, blocks))
-    write_atomically(readme, replace_between(text, "gains", gains_section(tables) or "Nothing is run yet.").encode())
+    write_atomically(readme, replace_between(text, "headline", headline_section(tables, blocks)).encode())
     return [page, readme]
 
 
