@@ -49,6 +49,19 @@ def test_a_device_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
         Execution(device="cuda:2")
 
 
+@pytest.mark.parametrize("device", [None, "cuda"])
+def test_a_gpu_of_its_own_under_torchrun(device: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert Execution(device=device).torch_device == torch.device("cuda:1")
+    assert Execution(device="cuda:0").torch_device == torch.device("cuda:0")
+    assert Execution(device="cpu").torch_device == torch.device("cpu")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(ValueError, match="but got 'cuda:2' with 2 CUDA devices"):
+        Execution(device=device)
+
+
 def test_precision_holds_inside_and_is_put_back() -> None:
     linear = torch.nn.Linear(4, 4)
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32

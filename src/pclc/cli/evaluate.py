@@ -126,14 +126,9 @@ def evaluate(
 def local_execution(
     device: str | None, precision: str = "auto", batch_size: int | None = None, compiled: bool = False
 ) -> "Execution":
-    """How this process runs; under torchrun each has a GPU of its own."""
-    import torch
-
+    """How this process runs."""
     import pclc
 
-    if device is None and "LOCAL_RANK" in os.environ and torch.cuda.is_available():
-        device = f"cuda:{os.environ['LOCAL_RANK']}"
-        torch.cuda.set_device(device)
     # Crafting is in TF32 or float32 unless bf16 is asked for, and the model's layout goes with it.
     execution = pclc.Execution(device=device, precision=precision, compile=compiled, batch_size=batch_size)  # type: ignore[arg-type]
     return execution.for_attacks(execution.torch_device)

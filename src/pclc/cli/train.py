@@ -150,9 +150,6 @@ def train(
         for sentence in _without_effect(config, given):
             typer.echo(f"pclc: {sentence}", err=True)
     name = model or PRESETS[dataset].model
-    if device is None and "LOCAL_RANK" in os.environ and torch.cuda.is_available():
-        device = f"cuda:{os.environ['LOCAL_RANK']}"
-        torch.cuda.set_device(device)
     execution = pclc.Execution(device=device, precision=precision, compile=compile)  # type: ignore[arg-type]
     torch.manual_seed(seed)
     channels, size = train_set.images.shape[1:3]

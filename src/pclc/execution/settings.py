@@ -1,5 +1,6 @@
 """One object that says how something runs, with defaults that suit the machine."""
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,8 @@ class Execution:
     """Where and how fast, never what: results agree up to rounding whatever is chosen here.
 
     Args:
-        device: "cpu", "cuda", "cuda:1", ...; None takes CUDA where there is one.
+        device: "cpu", "cuda", "cuda:1", ...; None takes CUDA where there is one. Under `torchrun` "cuda" is the
+            process's own GPU.
         precision: of training and of gradients. "fp32" is IEEE float32 with TF32 off; "auto" is bf16 for training on
             CUDA devices that have it, TF32 for attacks on CUDA, and fp32 elsewhere. Where attacks use TF32 they take
             fp16, which has as many digits, if its range is found to be enough. Weights, losses and decisions on
@@ -50,13 +52,17 @@ class Execution:
             raise ValueError(f"Expected `batch_size` to be a whole number of at least 1, but got {self.batch_size!r}.")
         if self.device:
             _check_device(self.device)
+        _check_device(str(self.torch_device))  # under torchrun there may be fewer GPUs than processes
         if self.cuda_graphs and self.torch_device.type != "cuda":
             raise ValueError("Expected `cuda_graphs` to be used with a CUDA device.")
 
     @property
     def torch_device(self) -> torch.device:
         """The device that is meant."""
-        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if device == torch.device("cuda") and "LOCAL_RANK" in os.environ:
+            return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        return device
 
     @property
     def resolved_precision(self) -> Literal["fp32", "tf32", "bf16"]:

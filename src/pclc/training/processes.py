@@ -54,6 +54,8 @@ def processes(device: torch.device) -> Iterator[Processes]:
     if count == 1:
         yield Processes()
         return
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(_leave)
