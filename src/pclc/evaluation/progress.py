@@ -1,5 +1,6 @@
 """What an evaluation shows while it goes on."""
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,8 @@ def bar(total: int, shown: bool) -> Iterator[Advance]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(file=sys.stderr)) as display:
+    # Without a limit rich forgets what is older than 30 seconds, and of one attack alone it knows no speed.
+    with Progress(*columns, console=Console(file=sys.stderr), speed_estimate_period=math.inf) as display:
         task = display.add_task("", total=total)
         yield lambda text, n: display.update(task, advance=n, description=text[:40])
         display.update(task, completed=total)  # what was not needed is done too

@@ -27,7 +27,7 @@ from pclc.training.batch_loss import BatchLoss, adversarial_loss, plain_loss
 from pclc.training.config import Phase, TrainConfig
 from pclc.training.optimizers import load_optimizer, make_optimizer, set_learning_rate
 from pclc.training.processes import Processes, processes
-from pclc.training.progress import Progress, bar, tensorboard
+from pclc.training.progress import Bar, Progress, bar, tensorboard
 from pclc.training.run_directory import RunDirectory
 from pclc.training.selection import Best, Selection
 from pclc.training.step import Step
@@ -159,6 +159,7 @@ class _Run:
         self.model = execution.place(unwrap(model))
         self.some = dataset.subset(torch.arange(min(2, len(dataset))))
         self.diverged = False
+        self.shown: Bar | None = None
         try:
             self._some_logits(dataset)
         except RuntimeError as error:
@@ -256,15 +257,15 @@ class _Run:
         title = f"{self.dataset_name} {self.config.loss}"
         folder = self.directory.path if self.directory and self.peers.leads else None
         with generators, bar(title, epochs, len(self.history), progress) as shown, tensorboard(folder) as board:
+            self.shown = shown
+            watchers = [watch for watch in (shown, board) if watch is not None]
             parallel = self.peers.wrap(self.model, self.device)
             batch_loss = self._batch_loss(parallel)
             first = 0
             for phase in self.config.phases:
                 if len(self.history) < first + phase.epochs:
                     optimizer_state = resumed["optimizer"] if resumed and len(self.history) > first else None
-                    self._run_phase(
-                        phase, first, parallel, batch_loss, optimizer_state, [shown, board], checkpoint_seconds
-                    )
+                    self._run_phase(phase, first, parallel, batch_loss, optimizer_state, watchers, checkpoint_seconds)
                 first += phase.epochs
         if self.best:
             self.model.load_state_dict(self.best.weights)
@@ -321,8 +322,10 @@ class _Run:
     def _run_epoch(self, epoch: int, phase: Phase, lr: float, step: Step) -> dict[str, Any]:
         started = time.perf_counter()
         self.feed.start_epoch(self.config.seed, epoch)
-        for _ in range(self.feed.batches):
+        for number in range(1, self.feed.batches + 1):
             step()
+            if self.shown:
+                self.shown.step(number / self.feed.batches)
         loss, correct, examples = self.peers.sum(step.take_totals()).tolist()
         seconds = time.perf_counter() - started
         self.seconds += seconds

@@ -1,8 +1,11 @@
 """What a run shows while it goes on: loss, accuracy, images a second, time left; and TensorBoard's files."""
 
+import math
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +18,7 @@ _SCALARS = (
     "lr",
     "images_per_second",
 )
+_EVERY = 1.0  # seconds from one look at the steps to the next
 
 
 class Progress(Protocol):
@@ -24,38 +28,61 @@ class Progress(Protocol):
         """Take note of an epoch."""
 
 
+class Bar:
+    """A line that moves with the steps, on the error stream; in a file, which has none that moves, a line an epoch."""
+
+    def __init__(self, title: str, epochs: int, done: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Display
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        # rich forgets what is older than the period, by default 30 seconds, and of one epoch alone it knows no speed.
+        self.display = Display(*columns, console=Console(file=sys.stderr), speed_estimate_period=math.inf)
+        self._task = self.display.add_task(title, total=epochs, completed=done, state="")
+        self._done, self._told = done, time.monotonic()
+
+    def step(self, share: float) -> None:
+        """Take note of a step, with which so much of the epoch is done."""
+        if time.monotonic() - self._told >= _EVERY:
+            self._told = time.monotonic()
+            self.display.update(self._task, completed=self._done + share)
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        """Take note of an epoch."""
+        state = f"loss {entry['loss']:.4f} acc {entry['accuracy']:.4f}"
+        if entry.get("validation_accuracy") is not None:
+            state += f" val {entry['validation_accuracy']:.4f}"
+        for split in ("validation", "train"):
+            if entry.get(f"{split}_robust_accuracy") is not None:
+                state += f" robust {entry[f'{split}_robust_accuracy']:.4f}"
+        state += f" {entry['images_per_second']:,.0f} img/s"
+        self._done = entry["epoch"]
+        self.display.update(self._task, completed=self._done, state=state)
+        console, (task,) = self.display.console, self.display.tasks
+        if not (task.finished or console.is_terminal or console.is_jupyter):
+            left = "" if task.time_remaining is None else f", {timedelta(seconds=task.time_remaining)} left"
+            text = f"{task.description} epoch {self._done} of {task.total}: {state}{left}"
+            console.print(text, markup=False, soft_wrap=True)
+
+
 @contextmanager
-def bar(title: str, epochs: int, done: int, shown: bool) -> Iterator[Progress]:
-    """A line that moves with the epochs, on the error stream; nothing unless `shown`."""
+def bar(title: str, epochs: int, done: int, shown: bool) -> Iterator[Bar | None]:
+    """A bar while epochs go by; none unless `shown`."""
     if not shown:
-        yield lambda entry: None
+        yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Bar(*columns, console=Console(file=sys.stderr)) as display:
-        task = display.add_task(title, total=epochs, completed=done, state="")
-
-        def show(entry: dict[str, Any]) -> None:
-            state = f"loss {entry['loss']:.4f} acc {entry['accuracy']:.4f}"
-            if entry.get("validation_accuracy") is not None:
-                state += f" val {entry['validation_accuracy']:.4f}"
-            for split in ("validation", "train"):
-                if entry.get(f"{split}_robust_accuracy") is not None:
-                    state += f" robust {entry[f'{split}_robust_accuracy']:.4f}"
-            display.update(task, advance=1, state=f"{state} {entry['images_per_second']:,.0f} img/s")
-
-        yield show
+    line = Bar(title, epochs, done)
+    with line.display:
+        yield line
 
 
 @contextmanager
