@@ -31,12 +31,16 @@ def replace_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         with temporary.open("rb+") as written:  # Windows flushes only what is open for writing
             os.fsync(written.fileno())
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a full disk is no file's
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     _flush_folder(path.parent)
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
     """Write `data` to `path`, whole or not at all (see `replace_atomically`)."""
     with replace_atomically(path) as temporary:
         temporary.write_bytes(data)

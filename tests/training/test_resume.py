@@ -166,3 +166,19 @@ def test_two_at_once_in_one_folder_are_refused(tmp_path: Path) -> None:
         first.send_signal(signal.SIGCONT)
     assert first.wait() == 0
     assert epochs_done(tmp_path) == 12
+
+
+def test_a_disk_that_is_full_is_called_so(tmp_path: Path) -> None:
+    """A limit on the size of files stands for it."""
+    resource = pytest.importorskip("resource")
+    run = RunDirectory(tmp_path)
+    run.save_checkpoint({"history": []})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*checkpoint\.pt'"):
+            run.save_checkpoint({"history": [], "model": torch.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert run.load_checkpoint() == {"history": []}
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]

@@ -11,6 +11,7 @@
 Later work adds ``evaluation.json`` and adversarial examples. Every file appears whole or not at all.
 """
 
+import io
 import json
 import os
 import platform
@@ -21,7 +22,7 @@ from typing import Any
 
 import torch
 
-from pclc.files import replace_atomically, write_atomically
+from pclc.files import write_atomically
 from pclc.hashes import settings_hash
 from pclc.version import __version__
 
@@ -127,8 +128,9 @@ class RunDirectory:
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Keep what is needed to go on."""
-        with replace_atomically(self.path / "checkpoint.pt") as temporary:
-            torch.save(state, temporary)
+        content = io.BytesIO()  # torch does not say why a file could not be written
+        torch.save(state, content)
+        write_atomically(self.path / "checkpoint.pt", content.getbuffer())
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """What was kept, on the CPU, or None."""
