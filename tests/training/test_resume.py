@@ -182,3 +182,13 @@ def test_a_disk_that_is_full_is_called_so(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert run.load_checkpoint() == {"history": []}
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_what_a_killed_process_had_begun_to_write_does_not_stay(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.begin({})
+    begun = tmp_path / ".tmp-01ab23cd-checkpoint.pt"
+    begun.touch()
+    with run.held():
+        assert not begun.exists()

@@ -88,6 +88,9 @@ class RunDirectory:
                 ) from error
             except OSError:
                 pass
+            else:
+                for begun in self.path.glob(".tmp-*-checkpoint.pt"):  # by a process that was killed while it wrote
+                    begun.unlink()
             yield
 
     @property
