@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def test_what_differs_is_named_as_people_write_it(tmp_path: Path) -> None:
     recipe = adversarial_preset("madry-cifar10", eps=4 / 255, alpha=0.01)
     words = training_command(run_directory(tmp_path / "a", adversarial_config("cifar10", recipe, epochs=3)))
     assert "--adversarial madry-cifar10 --eps 4/255 --step-size 0.01 --epochs 3" in words.replace(" \\\n ", "")
+    words = training_command(run_directory(tmp_path / "c", adversarial_config("cifar10", replace(recipe, norm="L2"))))
+    assert "--adversarial madry-cifar10 --eps 4/255 --norm L2 --step-size 0.01" in words.replace(" \\\n ", "")
     words = training_command(run_directory(tmp_path / "b", paper_config("cifar10", loss="gce", lr=0.02, seed=4)))
     assert words == "pclc train cifar10 --loss gce --seed 4 --lr 0.02 --model vgg13 --precision bf16 --out runs/b"
 

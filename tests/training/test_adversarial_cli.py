@@ -15,15 +15,17 @@ TRAIN = ("train", "digits", "--loss", "ce", "--epochs", "1", "--warm-up-epochs",
 
 def test_train_adversarially(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    options = "--adversarial trades --eps 8/255 --step-size 4/255 --steps 3 --beta 2 --ramp-epochs 4 --validation 0.1"
-    optimizer = "--ema 0.9 --optimizer sgd --momentum 0.8 --schedule cosine --warm-up-share 0.1 --lr 0.05"
+    options = "--adversarial trades --norm L2 --eps 1/4 --step-size 0.125 --steps 3 --beta 2 --ramp-epochs 4"
+    optimizer = (
+        "--validation 0.1 --ema 0.9 --optimizer sgd --momentum 0.8 --schedule cosine --warm-up-share 0.1 --lr 0.05"
+    )
     done = CliRunner().invoke(app, [*TRAIN, *options.split(), *optimizer.split()], catch_exceptions=False)
     assert "runs/digits-lenet8-ce-trades-0: accuracy 0." in done.stdout
     assert "epoch 1 was the best under attack" in done.stdout
     config = json.loads((tmp_path / "runs/digits-lenet8-ce-trades-0/config.json").read_text())["run"]["train"]
     assert config["adversarial"] == {
-        "method": "trades", "eps": 8 / 255, "alpha": 4 / 255, "steps": 3, "random_start": True, "objective": "kl",
-        "beta": 2.0, "norm": "Linf", "ramp_epochs": 4, "validate_every": 1,
+        "method": "trades", "eps": 0.25, "alpha": 0.125, "steps": 3, "random_start": True, "objective": "kl",
+        "beta": 2.0, "norm": "L2", "ramp_epochs": 4, "validate_every": 1,
     }  # fmt: skip
     assert (config["optimizer"], config["momentum"], config["schedule"]) == ("sgd", 0.8, "cosine")
     assert (config["warm_up_share"], config["ema"]) == (0.1, 0.9)
@@ -112,6 +114,8 @@ def test_an_option_without_effect_is_said(options: str, sentences: list[str], tm
         ("--eps 0.1 --step-size 0.1", "Expected --eps, --step-size to be used with --adversarial, one of paper-grey"),
         ("--adversarial fast --eps eight", "Expected --eps to be a number such as 0.3 or 8/255, but got 'eight'"),
         ("--adversarial fast --step-size 2/", "Expected --step-size to be a number such as 0.3 or 8/255, but got '2/'"),
+        ("--adversarial fast --norm L2", "Expected `eps` with norm='L2', since that of 'fast' is of Linf"),
+        ("--norm L2", "Expected --norm to be used with --adversarial, one of paper-grey"),
         ("--adversarial paper-grey --eps 0.3,0.1", "low <= high, but got (0.3, 0.1)"),
         ("--adversarial madry-mnist --beta 6", "Expected `beta` to be used with method"),
         ("--clean-share 0.5", "Expected --clean-share to be used with --adversarial, one of paper-grey"),

@@ -76,7 +76,7 @@ def test_what_none_stands_for(config: AdversarialConfig, alpha: float, steps: in
 
 
 @pytest.mark.parametrize("name", ADVERSARIAL_PRESETS)
-@pytest.mark.parametrize("field", ["method", "eps", "steps"])
+@pytest.mark.parametrize("field", ["method", "eps", "steps", "norm"])
 def test_a_recipes_own_value_said_once_more_changes_nothing(name: str, field: str) -> None:
     recipe = ADVERSARIAL_PRESETS[name]
     assert adversarial_preset(name, **{field: getattr(recipe, field)}).resolved() == recipe.resolved()
@@ -89,6 +89,9 @@ def test_changes_of_a_recipe_do_not_keep_numbers_that_belonged_to_the_old_one() 
     assert (changed.objective, changed.beta, changed.eps) == ("ce", None, 8 / 255)
     assert adversarial_preset("pc", method="trades").weights == {"beta": 6.0}
     assert adversarial_preset("pc-fast", eps=0.1).resolved().alpha == 0.125
+    assert adversarial_preset("madry-cifar10", norm="L2", eps=0.5).resolved().alpha == 0.125
+    with pytest.raises(ValueError, match="Expected `eps` with norm='L2', since that of 'trades' is of Linf"):
+        adversarial_preset("trades", norm="L2")
     with pytest.raises(ValueError, match=r"a recipe of adversarial training \(paper-grey, .*\), but got 'pgd'"):
         adversarial_preset("pgd")
 

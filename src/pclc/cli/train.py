@@ -57,6 +57,7 @@ def train(
     eps: Annotated[
         str | None, typer.Option(help="With --adversarial: radius, such as 0.3, 8/255, or a range 0.1,0.3.")
     ] = None,
+    norm: Annotated[str | None, typer.Option(help="With --adversarial: Linf or L2, which needs --eps too.")] = None,
     step_size: Annotated[
         str | None, typer.Option(help="With --adversarial: size of a crafting step, such as 2/255.")
     ] = None,
@@ -107,6 +108,7 @@ def train(
     crafting: dict[str, Any] = {
         "method": method,
         "eps": None if eps is None else _radius(eps),
+        "norm": norm,
         "alpha": None if step_size is None else _number("--step-size", step_size),
         "steps": steps,
         "objective": objective,

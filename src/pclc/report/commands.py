@@ -26,7 +26,8 @@ _TRAINING = (
     "warm_up_share", "ema",
 )  # fmt: skip
 _CRAFTING = (
-    "eps", "alpha", "steps", "objective", "beta", "clean_share", "kl_weight", "ramp_epochs", "margin", "logit_weight",
+    "eps", "norm", "alpha", "steps", "objective", "beta", "clean_share", "kl_weight", "ramp_epochs", "margin",
+    "logit_weight",
 )  # fmt: skip
 
 

@@ -245,9 +245,9 @@ ADVERSARIAL_PRESETS: dict[str, AdversarialConfig] = {
 def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
     """A recipe by name, with changes.
 
-    Changing `eps` or `steps` drops the recipe's `alpha`, and changing `method` also its `steps`, `objective` and the
-    numbers of its loss, unless they are given too: they belonged to the old value, and go back to what the method uses.
-    The recipe's own value, said once more, changes nothing.
+    Changing `eps`, `steps` or `norm` drops the recipe's `alpha`, and changing `method` also its `steps`, `objective`
+    and the numbers of its loss, unless they are given too: they belonged to the old value, and go back to what the
+    method uses. Another `norm` needs an `eps` of its own. The recipe's own value, said once more, changes nothing.
 
     Example:
         >>> adversarial_preset("trades", eps=0.1).resolved().alpha
@@ -259,7 +259,11 @@ def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
         )
     preset, dropped = ADVERSARIAL_PRESETS[name], dict[str, Any]()
     changed = {key for key, value in changes.items() if value != getattr(preset, key, None)}
-    if changed & {"eps", "steps"}:
+    if "norm" in changed and "eps" not in changes:
+        raise ValueError(
+            f"Expected `eps` with norm={changes['norm']!r}, since that of {name!r} is of {preset.norm}, but got none."
+        )
+    if changed & {"eps", "steps", "norm"}:
         dropped["alpha"] = None
     if "method" in changed:
         dropped.update(alpha=None, steps=None, objective=None, random_start=True, **dict.fromkeys(_PC_WEIGHTS))
