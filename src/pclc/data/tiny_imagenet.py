@@ -5,7 +5,6 @@ import io
 import os
 import shutil
 import zipfile
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -67,7 +66,7 @@ class _Zip:
         self._path = path
         try:
             self._zip = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as error:
+        except Exception as error:  # a damaged one fails in many ways: NotImplementedError, a seek to before its start
             raise ValueError(f"{path} is truncated or not a zip: {error}.") from error
 
     def __enter__(self) -> Self:
@@ -89,7 +88,7 @@ class _Zip:
             return self._zip.read(f"{FOLDER}/{name}")
         except KeyError:
             raise FileNotFoundError(f"{self._path} lacks {FOLDER}/{name}.") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        except Exception as error:
             raise ValueError(f"{self._path} is damaged at {name}: {error}.") from error
 
 
