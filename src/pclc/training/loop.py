@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pclc.attacks import ProbabilityWarning
 from pclc.attacks.frozen import frozen
 from pclc.data.dataset import Dataset
 from pclc.data.feed import Feed, epoch_seed
@@ -24,6 +23,7 @@ from pclc.models.config import config_of
 from pclc.models.weights import unwrap
 from pclc.training.average import Average
 from pclc.training.batch_loss import BatchLoss, adversarial_loss, plain_loss
+from pclc.training.checks import check_outputs, check_progress, check_settings
 from pclc.training.config import Phase, TrainConfig
 from pclc.training.optimizers import load_optimizer, make_optimizer, set_learning_rate
 from pclc.training.processes import Processes, processes
@@ -31,10 +31,6 @@ from pclc.training.progress import Bar, Progress, bar, tensorboard
 from pclc.training.run_directory import RunDirectory
 from pclc.training.selection import Best, Selection
 from pclc.training.step import Step
-
-# Epochs without any movement after which a loss counts as collapsed. Adversarial training may stand at chance for some
-# epochs before it starts.
-_PATIENCE, _ADVERSARIAL_PATIENCE = 5, 10
 
 
 @dataclass(frozen=True)
@@ -52,10 +48,6 @@ class TrainResult:
     setup_seconds: float
     test_accuracy: float | None
     best_epoch: int | None = None
-
-
-class TrainingError(RuntimeError):
-    """A run that cannot come to anything."""
 
 
 def train(
@@ -161,61 +153,29 @@ class _Run:
         self.diverged = False
         self.shown: Bar | None = None
         try:
-            self._some_logits(dataset)
+            logits = self._logits(self.some)
         except RuntimeError as error:
             if not is_of_layout(error):
                 raise
             self.execution = execution = replace(execution, channels_last=False)
             execution.place(self.model)
-        self._check_outputs(dataset)
+            logits = self._logits(self.some)
+        odd = [
+            *check_outputs(logits, self.some, int(dataset.labels.max())),
+            *check_settings(config, self.examples),
+        ]
+        for warning in odd if peers.leads else ():
+            warnings.warn(warning, stacklevel=3)
         self.average = Average(self.model, config.ema) if config.ema else None
         self.selection: Selection | None = None
         if config.adversarial is not None:
             self.selection = Selection(config, config.adversarial, dataset, self.validation, execution, peers)
-        if config.batch_size > self.examples and peers.leads:
-            warnings.warn(
-                f"A batch holds all of the {self.examples} images, fewer than the {config.batch_size} asked for.",
-                stacklevel=3,
-            )
-        epochs, recipe = sum(phase.epochs for phase in config.phases), config.adversarial
-        if recipe is not None and epochs <= recipe.ramp_epochs and peers.leads:
-            reached = recipe.largest_eps * epochs / (recipe.ramp_epochs + 1)
-            warnings.warn(
-                f"The run ends before its ramp of {recipe.ramp_epochs} epochs has: eps grows to {reached:.3g}, not to "
-                f"{recipe.largest_eps:.3g}. Take a smaller `ramp_epochs` or more epochs.",
-                stacklevel=3,
-            )
         self.feed = Feed(dataset, config.batch_size, config.images, self.device, peers.rank, peers.count)
         self.history: list[dict[str, Any]] = []
         self.seconds = self.setup_seconds = 0.0
 
-    def _check_outputs(self, dataset: Dataset) -> None:
-        """Refuse a model with too few outputs: the loss would end in an IndexError, on CUDA in a dead device."""
-        logits: object = self._some_logits(dataset)
-        n, largest = min(2, len(dataset)), int(dataset.labels.max())
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[1] <= largest:
-            got = tuple(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
-            raise ValueError(
-                f"Expected `model` to give logits of shape (N, {self.num_classes}), one for each class of "
-                f"{dataset.name!r}, whose labels go up to {largest}, but got {got} for {n} images."
-            )
-        if logits.shape[1] > self.num_classes and self.peers.leads:
-            warnings.warn(
-                f"`model` gives {logits.shape[1]} logits, but {dataset.name!r} has {self.num_classes} classes. The "
-                "losses count the rest as false classes too.",
-                stacklevel=4,
-            )
-        probabilities = bool((logits >= 0).all() and ((logits.sum(1) - 1).abs() < 1e-3).all())
-        if probabilities and self.peers.leads:
-            warnings.warn(
-                "`model` seems to return probabilities: every row is non-negative and sums to 1. Every loss takes the "
-                "softmax of what the model gives, so that with a second one it learns little. Take its softmax off.",
-                ProbabilityWarning,
-                stacklevel=4,
-            )
-
-    def _some_logits(self, dataset: Dataset) -> Tensor:
-        """Of the first images, in eval mode."""
+    def _logits(self, dataset: Dataset) -> Tensor:
+        """Of the first two images, in eval mode."""
         generators = torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
         with generators, frozen(self.model), torch.no_grad():
             x = dataset.images[:2].to(self.device).float() / 255
@@ -224,7 +184,7 @@ class _Run:
 
     def go(self, test: Dataset | None, progress: bool, checkpoint_seconds: float) -> TrainResult:
         if test is not None:
-            self._some_logits(test)  # images that the model does not take are said now, not after the last epoch
+            self._logits(test)  # images that the model does not take are said now, not after the last epoch
         if self.directory and self.peers.leads:
             self.directory.begin(self._description())
         if self.directory and self.directory.finished:
@@ -312,7 +272,7 @@ class _Run:
             if self.directory and self.peers.leads:
                 self.directory.append_metrics(entry)
             # Before the checkpoint: from one of a run that came to nothing, the same call would go on or even finish.
-            self._check_progress(first)
+            check_progress(self.history[first:], self.config, self.num_classes, self.diverged)
             due = time.perf_counter() - last_checkpoint >= checkpoint_seconds
             if self.directory and self.peers.leads and due:
                 self.directory.save_checkpoint(self._checkpoint(optimizer))
@@ -341,7 +301,7 @@ class _Run:
         with self.average.in_place() if self.average else nullcontext():
             self.peers.share_buffers(self.model)  # what is measured in parts must be one model
             # The loss of an epoch does not see what its last step did. A masked class, at -inf, is no divergence.
-            self.diverged = not math.isfinite(loss) or not bool((self._some_logits(self.some) < torch.inf).all())
+            self.diverged = not math.isfinite(loss) or not bool((self._logits(self.some) < torch.inf).all())
             if self.validation is not None:
                 entry["validation_accuracy"] = accuracy(self.model, self.validation, self.execution)
             if self.selection is not None and not self.diverged:  # otherwise the run ends here
@@ -367,29 +327,6 @@ class _Run:
         passes = sum(phase.epochs * len(phase.criteria) * each for phase in self.config.phases)
         left = passes * self.feed.batches * (1 - len(self.history) / sum(p.epochs for p in self.config.phases))
         return torch.compile(model, dynamic=False) if self.execution.compiles(int(left)) else model
-
-    def _check_progress(self, first: int) -> None:
-        """Stop what cannot come to anything, with what to try instead."""
-        entry = self.history[-1]
-        if self.diverged:
-            broken = f"The loss is {entry['loss']}"
-            if math.isfinite(entry["loss"]):
-                broken = "The logits are NaN or infinite after the last step"
-            raise TrainingError(
-                f"{broken} in epoch {entry['epoch']}: the training has diverged. Try a smaller "
-                f"learning rate (now {entry['lr']:g}) or precision fp32."
-            )
-        patience = _ADVERSARIAL_PATIENCE if self.config.adversarial else _PATIENCE
-        recent = self.history[first:][-patience:]
-        spread = max(e["loss"] for e in recent) - min(e["loss"] for e in recent)
-        at_chance = all(e["accuracy"] < 1.2 / self.num_classes for e in recent)
-        if len(recent) == patience and at_chance and spread <= 3e-4 * abs(entry["loss"]):
-            raise TrainingError(
-                f"The loss has stood at {entry['loss']:.4f} for {patience} epochs with an accuracy of "
-                f"{entry['accuracy']:.3f}, which is chance: the training has collapsed. Try a smaller learning rate "
-                f"(now {entry['lr']:g}), for PC a longer warm-up (now {self.config.warm_up_epochs} epochs), and in "
-                "adversarial training a smaller eps or a ramp."
-            )
 
     def _checkpoint(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         state = {
