@@ -12,6 +12,7 @@ import pclc
 from pclc import Execution, TrainConfig, TrainingError
 from pclc.data import Dataset
 from pclc.training import RunDirectory, accuracy
+from pclc.training.progress import tensorboard
 
 CPU = Execution(device="cpu")
 
@@ -210,6 +211,15 @@ class TestRunDirectory:
         pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
         self.run(digits, tmp_path)
         assert list((tmp_path / "tensorboard").glob("events.*"))
+
+    def test_tensorboard_forgets_epochs_that_are_done_again(self, tmp_path: Path) -> None:
+        events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+        for done, losses in ((0, (3.0, 2.0, 1.0)), (1, (4.0,))):
+            with tensorboard(tmp_path, done) as board:
+                for epoch, loss in enumerate(losses, start=done + 1):
+                    board({"epoch": epoch, "loss": loss})
+        seen = events.EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("loss")
+        assert [(event.step, event.value) for event in seen] == [(1, 3.0), (2, 4.0)]
 
 
 @pytest.mark.cuda

@@ -216,7 +216,8 @@ class _Run:
         generators = torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
         title = f"{self.dataset_name} {self.config.loss}"
         folder = self.directory.path if self.directory and self.peers.leads else None
-        with generators, bar(title, epochs, len(self.history), progress) as shown, tensorboard(folder) as board:
+        done = len(self.history)
+        with generators, bar(title, epochs, done, progress) as shown, tensorboard(folder, done) as board:
             self.shown = shown
             watchers = [watch for watch in (shown, board) if watch is not None]
             parallel = self.peers.wrap(self.model, self.device)

@@ -86,8 +86,8 @@ def bar(title: str, epochs: int, done: int, shown: bool) -> Iterator[Bar | None]
 
 
 @contextmanager
-def tensorboard(folder: Path | None) -> Iterator[Progress]:
-    """Scalars for TensorBoard, where it is installed."""
+def tensorboard(folder: Path | None, done: int) -> Iterator[Progress]:
+    """Scalars for TensorBoard, where it is installed; after so many epochs, of which it has perhaps seen more."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -95,7 +95,7 @@ def tensorboard(folder: Path | None) -> Iterator[Progress]:
     if folder is None:
         yield lambda entry: None
         return
-    writer = SummaryWriter(str(folder / "tensorboard"))
+    writer = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
 
     def write(entry: dict[str, Any]) -> None:
         for name in _SCALARS:
