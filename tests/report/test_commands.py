@@ -45,8 +45,12 @@ def test_what_differs_is_named_as_people_write_it(tmp_path: Path) -> None:
     assert "--adversarial madry-cifar10 --eps 4/255 --step-size 0.01 --epochs 3" in words.replace(" \\\n ", "")
     words = training_command(run_directory(tmp_path / "c", adversarial_config("cifar10", replace(recipe, norm="L2"))))
     assert "--adversarial madry-cifar10 --eps 4/255 --norm L2 --step-size 0.01" in words.replace(" \\\n ", "")
-    words = training_command(run_directory(tmp_path / "b", paper_config("cifar10", loss="gce", lr=0.02, seed=4)))
-    assert words == "pclc train cifar10 --loss gce --seed 4 --lr 0.02 --model vgg13 --precision bf16 --out runs/b"
+    words = training_command(
+        run_directory(tmp_path / "b", paper_config("cifar10", loss="gce", milestones=(0.5,), seed=4))
+    )
+    assert (
+        words == "pclc train cifar10 --loss gce --seed 4 --milestones 0.5 --model vgg13 --precision bf16 --out runs/b"
+    )
 
 
 def audit_command(folder: Path, **changes: Any) -> str:

@@ -39,6 +39,11 @@ def train_config(tmp_path: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     return out, json.loads((tmp_path / out / "config.json").read_text())["run"]["train"]
 
 
+def test_the_milestones_are_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert train_config(tmp_path, "--milestones", "1/2,0.75")[1]["milestones"] == [0.5, 0.75]
+
+
 def test_train_with_pc_by_its_name_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     out, config = train_config(tmp_path, "--adversarial", "pc")
@@ -96,7 +101,7 @@ def test_bench_pc_beside_itself_without_pc() -> None:
         ("--warm-up-share 0.1", ["--warm-up-share changes nothing with --schedule step, only with cosine."]),
         ("--adversarial fast --lr-factor 0.1", ["--lr-factor changes nothing with --schedule cosine, only with step."]),
         ("--adversarial pc --margin 0.5 --logit-weight 0.1", []),
-        ("--loss gce --alpha 0.5 --lr-factor 0.5", []),
+        ("--loss gce --alpha 0.5 --lr-factor 0.5 --milestones 0.5,0.75", []),
     ],
 )
 def test_an_option_without_effect_is_said(options: str, sentences: list[str], tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Examples a step, over all processes together.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at the start of each phase.")] = None,
     lr_factor: Annotated[float | None, typer.Option(help="What it is multiplied by at each milestone.")] = None,
+    milestones: Annotated[
+        str | None, typer.Option(help="Shares of a phase after which that happens, such as 0.5,0.75.")
+    ] = None,
     weight_decay: Annotated[float | None, typer.Option(help="L2 penalty.")] = None,
     margin: Annotated[float | None, typer.Option(help="xi of PC.")] = None,
     logit_weight: Annotated[float | None, typer.Option(help="lambda of PC-LC; weight of LC in method pc.")] = None,
@@ -125,6 +128,7 @@ def train(
         "batch_size": batch_size,
         "lr": lr,
         "lr_factor": lr_factor,
+        "milestones": None if milestones is None else _numbers("--milestones", milestones),
         "weight_decay": weight_decay,
         "margin": margin,
         "logit_weight": logit_weight,
@@ -196,7 +200,7 @@ _LOSSES = {
     "logit_weight": ("pc-lc", "pc-lc-authors"),
     "alpha": ("gce",),
 }
-_SCHEDULES = {"lr_factor": ("step",), "warm_up_share": ("cosine",)}
+_SCHEDULES = {"lr_factor": ("step",), "milestones": ("step",), "warm_up_share": ("cosine",)}
 
 
 def _without_effect(config: "TrainConfig", given: dict[str, Any]) -> list[str]:
@@ -225,8 +229,12 @@ def _recipe(name: str | None, changes: dict[str, Any]) -> "AdversarialConfig | N
 
 
 def _radius(text: str) -> float | tuple[float, ...]:
-    ends = tuple(_number("--eps", part) for part in text.split(","))
-    return ends if len(ends) > 1 else ends[0]
+    ends = _numbers("--eps", text)
+    return ends[0] if len(ends) == 1 else ends
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    return tuple(_number(option, part) for part in text.split(",") if text)
 
 
 def _number(option: str, text: str) -> float:

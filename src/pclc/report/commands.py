@@ -21,9 +21,9 @@ from pclc.training import (
 
 _WIDE = 110
 _TRAINING = (
-    "loss", "seed", "warm_up_epochs", "epochs", "batch_size", "lr", "lr_factor", "weight_decay", "margin",
-    "logit_weight", "alpha", "label_smoothing", "augmentation", "validation", "optimizer", "momentum", "schedule",
-    "warm_up_share", "ema",
+    "loss", "seed", "warm_up_epochs", "epochs", "batch_size", "lr", "lr_factor", "milestones", "weight_decay",
+    "margin", "logit_weight", "alpha", "label_smoothing", "augmentation", "validation", "optimizer", "momentum",
+    "schedule", "warm_up_share", "ema",
 )  # fmt: skip
 _CRAFTING = (
     "eps", "norm", "alpha", "steps", "objective", "beta", "clean_share", "kl_weight", "ramp_epochs", "margin",
