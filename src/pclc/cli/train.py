@@ -101,12 +101,14 @@ def train(
 
     - `pclc train cifar10 --adversarial trades --eps 4/255 --epochs 30`
     """
+    typed = locals()  # every option by its name
     import os
+    from dataclasses import fields
 
     import torch
 
     import pclc
-    from pclc.training import ADVERSARIAL_PRESETS, PRESETS, adversarial_config, paper_config
+    from pclc.training import ADVERSARIAL_PRESETS, PRESETS, TrainConfig, adversarial_config, paper_config
 
     crafting: dict[str, Any] = {
         "method": method,
@@ -120,28 +122,8 @@ def train(
         "kl_weight": kl_weight,
         "ramp_epochs": ramp_epochs,
     }
-    changes: dict[str, Any] = {
-        "loss": loss,
-        "seed": seed,
-        "epochs": epochs,
-        "warm_up_epochs": warm_up_epochs,
-        "batch_size": batch_size,
-        "lr": lr,
-        "lr_factor": lr_factor,
-        "milestones": None if milestones is None else _numbers("--milestones", milestones),
-        "weight_decay": weight_decay,
-        "margin": margin,
-        "logit_weight": logit_weight,
-        "alpha": alpha,
-        "label_smoothing": label_smoothing,
-        "augmentation": augmentation,
-        "validation": validation,
-        "optimizer": optimizer,
-        "momentum": momentum,
-        "schedule": schedule,
-        "warm_up_share": warm_up_share,
-        "ema": ema,
-    }
+    changes = {field.name: typed[field.name] for field in fields(TrainConfig) if field.name != "adversarial"}
+    changes["milestones"] = None if milestones is None else _numbers("--milestones", milestones)
     if adversarial in ADVERSARIAL_PRESETS and (method or ADVERSARIAL_PRESETS[adversarial].method) == "pc":
         crafting |= {name: changes.pop(name) for name in ("margin", "logit_weight")}
     recipe = _recipe(adversarial, crafting)

@@ -1,6 +1,7 @@
 """The commands that repeat a run; each is checked against what the run says before it is shown."""
 
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,7 @@ from pclc.training import (
 )
 
 _WIDE = 110
-_TRAINING = (
-    "loss", "seed", "warm_up_epochs", "epochs", "batch_size", "lr", "lr_factor", "milestones", "weight_decay",
-    "margin", "logit_weight", "alpha", "label_smoothing", "augmentation", "validation", "optimizer", "momentum",
-    "schedule", "warm_up_share", "ema",
-)  # fmt: skip
+_TRAINING = tuple(field.name for field in fields(TrainConfig) if field.name != "adversarial")
 _CRAFTING = (
     "eps", "norm", "alpha", "steps", "objective", "beta", "clean_share", "kl_weight", "ramp_epochs", "margin",
     "logit_weight",

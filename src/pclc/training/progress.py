@@ -3,11 +3,11 @@
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 _SCALARS = (
     "loss",
@@ -20,12 +20,7 @@ _SCALARS = (
 )
 _EVERY = 1.0  # seconds from one look at the steps to the next
 
-
-class Progress(Protocol):
-    """Sees every epoch as it ends."""
-
-    def __call__(self, entry: dict[str, Any]) -> None:
-        """Take note of an epoch."""
+Progress = Callable[[dict[str, Any]], None]  # sees every epoch as it ends
 
 
 class Bar:
