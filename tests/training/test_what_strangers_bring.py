@@ -210,6 +210,15 @@ def test_the_best_epoch_of_a_model_with_more_than_tensors() -> None:
     assert pclc.train(Network(), own_data(0), config, execution=CPU).best_epoch
 
 
+def test_a_default_device_decides_nothing() -> None:
+    """Where nobody says on which device tensors are made somewhere else, as after `torch.set_default_device`."""
+    model, data = Network(), own_data(0)
+    recipe = AdversarialConfig("trades", eps=(0.05, 0.1), steps=1)
+    config = replace(ONE_EPOCH, augmentation="authors", ema=0.9, validation=0.5, adversarial=recipe)
+    with torch.device("meta"):
+        assert len(pclc.train(model, data, config, execution=CPU, test=data).history) == 1
+
+
 def test_measuring_accuracy_leaves_modes_alone() -> None:
     model = Network().train()
     model[2].eval()

@@ -13,7 +13,7 @@ class Cost:
     forwards: int = 0
     backwards: int = 0
     gradients: int = 0
-    zeros: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64))
+    zeros: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64, device="cpu"))
 
     def add_gradients(self, zero: Tensor, forwards: int = 1, backwards: int = 1) -> None:
         """Note the passes for each example, and (N,) flags, true where its whole gradient was exactly zero."""

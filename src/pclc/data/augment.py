@@ -77,7 +77,7 @@ class Augmentation:
 
         The CPU's generator, so that a seed means the same images on every device.
         """
-        return torch.rand(n, self.columns, generator=generator)
+        return torch.rand(n, self.columns, generator=generator, device="cpu")
 
     def __call__(self, images: Tensor, uniforms: Tensor) -> Tensor:
         """Change images (B, C, H, W) as the rows of `uniforms` (B, columns) on the same device say.

@@ -55,7 +55,7 @@ class Feed:
         """Lay out the batches of this epoch."""
         generator = torch.Generator().manual_seed(epoch_seed(seed, "feed", epoch))
         used = self.batches * self.batch_size
-        order = torch.randperm(len(self._images), generator=generator)[:used].view(self.batches, -1)
+        order = torch.randperm(len(self._images), generator=generator, device="cpu")[:used].view(self.batches, -1)
         uniforms = self._augmentation.draw(used, generator).view(self.batches, self.batch_size, -1)
         self._order.copy_(order[:, self._share], non_blocking=True)
         self._uniforms.copy_(uniforms[:, self._share], non_blocking=True)

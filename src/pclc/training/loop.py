@@ -149,7 +149,7 @@ class _Run:
             dataset, self.validation = split_validation(dataset, config.validation)
         self.examples = len(dataset)
         self.model = execution.place(unwrap(model))
-        self.some = dataset.subset(torch.arange(min(2, len(dataset))))
+        self.some = dataset.subset(range(min(2, len(dataset))))
         self.diverged = False
         self.shown: Bar | None = None
         try:

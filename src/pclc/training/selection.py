@@ -49,7 +49,7 @@ def robust_accuracy(
     device = execution.torch_device
     # Compiling the model as it is attacked, and recording graphs of it, takes longer than the few passes here.
     crafting = replace(execution, compile=False, cuda_graphs=False)
-    mine = torch.arange(peers.rank, len(dataset), peers.count)
+    mine = torch.arange(peers.rank, len(dataset), peers.count, device="cpu")
 
     def right(images: Tensor, labels: Tensor, index: Tensor) -> Tensor:
         x = execution.lay_out(images.to(device).float().div(255))

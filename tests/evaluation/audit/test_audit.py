@@ -453,3 +453,10 @@ def test_rounding_is_no_mixing(case: Case, dtype: torch.dtype) -> None:
 def test_mixing_is_told_where_it_matters(case: Case, share: float, found: bool) -> None:
     with torch.no_grad(), Victim(Mixing(case.model, share), pclc.Execution(device="cpu")) as victim:
         assert (mixing(victim, case.x[:64]) > MIXED) == found
+
+
+def test_a_default_device_decides_nothing() -> None:
+    """Where nobody says on which device tensors are made somewhere else, as after `torch.set_default_device`."""
+    model, (x, y) = linear(), data(10)
+    with torch.device("meta"):
+        assert pclc.audit(model, x, y, eps=EPS, mode="quick").verdict != "cannot judge"

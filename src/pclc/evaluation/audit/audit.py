@@ -270,7 +270,7 @@ class _Run:
         self.scene: Scene | None = None
         # Looks are at random examples, wherever the data set has its classes.
         generator = torch.Generator().manual_seed(seed % 2**63)
-        self.order = torch.randperm(len(x), generator=generator).to(x.device)
+        self.order = torch.randperm(len(x), generator=generator, device="cpu").to(x.device)
         self.planned = MODES[: MODES.index(mode) + 1]
 
     def go(self, progress: bool) -> Judgement:
