@@ -14,17 +14,15 @@ from typing import Any
 
 import pytest
 import torch
-from made_results import content
 from small_grid import EXECUTION, outcome
 
 import pclc
 from pclc.experiments import runner, trained
 from pclc.experiments.code import code_hash, source_hash
-from pclc.experiments.costs import Known, plan_grid
 from pclc.experiments.engines import open_engine
 from pclc.experiments.experiment import Cell, Training, load_experiment
 from pclc.experiments.locks import _is_alive, _owner
-from pclc.experiments.runner import GridSettings, grid_progress, run_grid
+from pclc.experiments.runner import GridSettings, run_grid
 from pclc.experiments.store import DamagedWarning, Store
 from pclc.experiments.trained import trained_model, warm_up_of
 from pclc.experiments.work import Job
@@ -203,15 +201,6 @@ def test_a_figure_changed_by_hand_is_noticed(cells: list[Cell], settings: Settin
     path.write_text(path.read_text().replace('"n": 40', '"n": 41'))
     with pytest.warns(DamagedWarning, match=r"result.json has changed"):
         assert store.load(cells[0]) is None
-
-
-def test_a_result_with_another_name_in_it_stops_no_plan(cells: list[Cell], tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.save(cells[0], content(cells[0], {"clean": 50.0}), {})
-    path = store.cell_folder(cells[0]) / "result.json"
-    path.write_text(path.read_text().replace('"conditions"', '"conditiOns"'))
-    with pytest.warns(DamagedWarning):
-        assert [plan.finished for plan in plan_grid(store, cells[:1], EXECUTION)] == [False]
 
 
 def test_a_damaged_model_is_trained_again(cells: list[Cell], settings: Settings) -> None:
@@ -417,54 +406,6 @@ def test_which_first_phases_are_shared() -> None:
     assert first(loss="ce", warm_up_epochs=0) is None
     assert first(loss="pc-lc", ema=0.9) is None, "averages go on from phase to phase"
     assert first(loss="pc-lc", validation=0.1) is None
-
-
-def test_progress_and_plan(cells: list[Cell], settings: Settings) -> None:
-    store = Store(settings().store)
-    planned = plan_grid(store, cells, EXECUTION)
-    assert [plan.finished for plan in planned] == [False] * 4
-    assert not any(plan.measured for plan in planned)
-    epoch, attacks = 1437, 40 * (1 + 10 + 1)  # in passes
-    ratio = (2 * epoch + attacks) / (epoch + attacks)
-    counted_once = "the first phase of a seed, and the substitute, which is the model of ce"
-    assert planned[0].seconds / planned[2].seconds == pytest.approx(ratio), counted_once
-    both = plan_grid(store, [cells[0], replace(cells[0], attacks=cells[0].attacks[:2])], EXECUTION)
-    assert both[1].seconds == 0, "an attack that two experiments ask for runs once"
-    assert grid_progress(store, planned) == (0, 0.0, "")
-    run_grid(cells[:1], settings())
-    done, share, _ = grid_progress(store, planned)
-    assert done == 1
-    assert 0.2 < share < 1
-    again = plan_grid(store, cells, EXECUTION)
-    assert [plan.finished for plan in again] == [True, False, False, False]
-    assert [plan.measured for plan in again] == [True] * 4
-    assert again[0].seconds == 0 < again[1].seconds
-
-
-def test_what_an_attack_takes_is_known_of_models_of_its_kind(cells: list[Cell], settings: Settings) -> None:
-    """Most images of a plainly trained model fall at once, which says nothing about a robust one."""
-    run_grid(cells[:1], settings())
-    plain, named = cells[0], cells[0].attacks[0]
-    config = replace(plain.training.config, adversarial=adversarial_preset("paper-grey"))
-    robust = replace(plain, training=replace(plain.training, config=config))
-    known = Known(Store(settings().store).results(), "cpu", lambda training: 1.0)
-    measured, estimated = (known.attack(cell, named, 40) for cell in (plain, robust))
-    assert measured[1]
-    assert estimated == (40.0, False), "one pass an image"
-
-
-def test_a_transfer_costs_what_crafting_on_its_substitute_costs(cells: list[Cell], settings: Settings) -> None:
-    run_grid(cells[:1], settings())
-    cell = cells[0]
-    (named,) = (attack for attack in cell.attacks if attack.transfer)
-    assert cell.substitute is not None
-    known = Known(
-        Store(settings().store).results(), "cpu", lambda training: {"lenet8": 1.0, "cnn3": 2.0}[training.model]
-    )
-    assert known.attack(cell, named, 40)[1]
-    other = replace(cell, substitute=replace(cell.substitute, model="cnn3"))
-    assert known.attack(other, named, 40) == (80.0, False), "one pass an image"
-    assert known.attack(cell, replace(named, transfer=False), 40) != known.attack(cell, named, 40), "timed apart"
 
 
 def test_a_run_begun_with_another_precision_begins_anew(cells: list[Cell], tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def options(tmp_path: Path) -> list[str | Path]:
 
 def test_plan_run_and_table(small: Path, options: list[str | Path], tmp_path: Path) -> None:
     plan = run(small, *options, "--plan")
-    assert "4 cells (only the first 40 test images, at most 1 epochs a phase), 0 of them finished" in plan
+    assert "4 cells (only the first 40 test images, at most 1 epochs a phase), 0 of them finished; left: ~" in plan
+    assert re.search(r"digits +│ lenet8 +│ pc-lc +│ 2 of 2 │ 0, 1 +│ ~", plan)
     assert not (tmp_path / "store").exists(), "nothing is run"
     text = run(small, *options, "--seeds", "1")
     assert "SUBSET: only the first 40 test images, at most 1 epochs a phase" in text

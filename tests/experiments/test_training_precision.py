@@ -9,7 +9,7 @@ from made_results import content
 from small_grid import EXECUTION, SMALL
 
 from pclc.experiments import trained
-from pclc.experiments.costs import Known
+from pclc.experiments.costs import Cost, Known
 from pclc.experiments.experiment import Cell, Training, load_experiment
 from pclc.experiments.store import Store
 from pclc.experiments.trained import trained_model, warm_up_of
@@ -58,9 +58,9 @@ def test_what_another_precision_costs_is_another_question() -> None:
     training = Training("digits", "lenet8", paper_config("digits"))
     done = content(Cell(training, "ce", "paper", "ce"), {"clean": 90.0})
     result = {**done, "cell": {"training": training.as_dict(), "analyses": []}}
-    known = Known([result], "cpu", lambda _: 1000.0)
-    assert known.training(training, 100) == (50.0, True)
-    assert known.training(replace(training, precision="tf32"), 100)[1] is False, "not measured"
+    known = Known([result], "cpu")
+    assert known.training(training, 100) == Cost(50.0)
+    assert not known.training(replace(training, precision="tf32"), 100).measured
 
 
 def test_a_column_is_one_kind_of_model(tmp_path: Path) -> None:

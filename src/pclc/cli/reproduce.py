@@ -128,7 +128,9 @@ def reproduce(
         progress=True,
     )
     if plan:
-        _show_plan(chosen, selection, settings, as_json)
+        from pclc.cli.plan import show_plan
+
+        show_plan(chosen, selection, settings, as_json)
         return
     with interruptible(lambda: f"what is finished is in {out}, and the same command goes on there."):
         failures = _run(chosen, selection, settings)
@@ -273,52 +275,6 @@ def _print_block(block: "Block") -> None:
             title=f"{block.dataset}, {block.model}: differences at equal seeds (with a 95 % interval of the mean)",
             lift=True,
         )
-
-
-def _show_plan(chosen: Sequence["Experiment"], selection: "Selection", settings: "GridSettings", as_json: bool) -> None:
-    from pclc.experiments.costs import duration, plan_grid
-    from pclc.experiments.store import Store
-    from pclc.experiments.values import choose
-
-    store = Store(settings.store)
-    places = []
-    for each in chosen:
-        tuning = selection.tuning_cells(each)
-        choices = choose(store, tuning)
-        places += [(each.name, cell) for cell in [*tuning, *selection.cells(each, choices)]]
-        unknown = sorted({cell.column for cell in tuning} - choices.keys())
-        if unknown:
-            typer.echo(f"{each.name}: more cells follow when settings are chosen for {', '.join(unknown)}", err=True)
-    # The same cell in several experiments runs once, and is counted with the first of them.
-    cells = list({cell.hash: cell for _, cell in places}.values())
-    planned = {plan.cell.hash: plan for plan in plan_grid(store, cells, settings.execution)}
-    rows: list[dict[str, Any]] = []
-    for name, cell in places:
-        plan, training = planned[cell.hash], cell.training
-        rows.append(
-            {
-                "experiment": name,
-                "data set": training.dataset,
-                "network": training.model,
-                "column": cell.column + (" (tuning)" if cell.split == "validation" else ""),
-                "seed": str(training.config.seed),
-                "cell": cell.hash,
-                "state": "finished" if plan.finished else "trained" if plan.trained else "to do",
-                "seconds": plan.seconds,
-                "cost": "-" if plan.finished else "measured" if plan.measured else "estimated, at most",
-            }
-        )
-    total = sum(plan.seconds for plan in planned.values())
-    if as_json:
-        typer.echo(json.dumps({"cells": rows, "seconds": total, "limits": selection.limits}, indent=1))
-        return
-    if rows:
-        times = [{"time": duration(row.pop("seconds")), "cost": row.pop("cost")} for row in rows]
-        print_table([{**row, **time} for row, time in zip(rows, times, strict=True)], lift=True)
-    finished = sum(plan.finished for plan in planned.values())
-    limits = f" ({selection.limits})" if selection.limits else ""
-    left = f"about {duration(total)} left on one device"
-    typer.echo(f"{len(planned)} cells{limits}, {finished} of them finished; {left}")
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

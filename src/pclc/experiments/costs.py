@@ -1,9 +1,12 @@
-"""What a grid will cost: from what finished cells took on this device, otherwise from passes and one timed batch."""
+"""What a grid will cost: from what finished cells took on a device, otherwise from passes and what one takes there."""
 
 import json
 import math
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import mean
@@ -12,19 +15,40 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from pclc.attacks import Attack, AutoAttack
+from pclc.attacks import Attack, AutoAttack, UnreachableWarning
 from pclc.data.registry import describe
 from pclc.execution import Execution
 from pclc.experiments.experiment import Cell, NamedAttack, Training
 from pclc.experiments.store import Store
 from pclc.experiments.trained import warm_up_of
 from pclc.models import create_model
+from pclc.training import AdversarialConfig
 
 # What multiplies the passes of an attack.
 _FACTORS = ("steps", "restarts", "search_steps", "samples", "targets", "queries", "draws")
 
+_TIMED_SECONDS = 1.0  # after which no other batch is timed
 
-_Times = dict[tuple[object, ...], dict[str, list[float]]]  # by network and what is done, and by data set
+_Times = dict[tuple[object, ...], dict[str, list[float]]]  # by what is done, and by data set
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds on one device with nothing beside it, and whether all of them are known from finished cells.
+
+    Example:
+        >>> print(Cost(50.0), Cost(50.0) + Cost(3950.0, measured=False))
+        50 s ~1.1 h
+    """
+
+    seconds: float = 0.0
+    measured: bool = True
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.seconds + other.seconds, self.measured and other.measured)
+
+    def __str__(self) -> str:
+        return ("" if self.measured else "~") + duration(self.seconds)
 
 
 @dataclass(frozen=True)
@@ -35,164 +59,222 @@ class PlannedCell:
         cell: what is to be done.
         finished: whether the store has it.
         trained: whether the store has its model.
-        seconds: what is left to do, on one device with nothing beside it.
-        measured: whether all of that is known from finished cells; otherwise it is at most so much, roughly.
+        training: what is left to do of it.
+        rest: attacks, analyses and audit that are left to do.
     """
 
     cell: Cell
     finished: bool
     trained: bool
+    training: Cost = Cost()
+    rest: Cost = Cost()
+
+    @property
+    def cost(self) -> Cost:
+        """Of all that is left to do."""
+        return self.training + self.rest
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """Finished work: its seconds, how many passes of an image it made, and how many values the layers give in one."""
+
     seconds: float
-    measured: bool
+    passes: int
+    values: int
 
 
-def plan_grid(store: Store, cells: Sequence[Cell], execution: Execution) -> list[PlannedCell]:
-    """What is there, and what the rest will cost; a training or attack of several cells is counted with the first."""
-    device = execution.torch_device
-    here = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+def plan_grid(store: Store | None, cells: Sequence[Cell], known: "Known") -> list[PlannedCell]:
+    """What is there, and what the rest will cost; what several cells share is counted with the first.
 
-    def seconds_of_a_pass(training: Training) -> float:
-        own = replace(execution, precision=training.precision) if training.precision else execution
-        return _timed(training.model, training.dataset, own)
-
-    known = Known(store.results(), here, seconds_of_a_pass)
+    Without a store nothing is there.
+    """
     counted: set[str] = set()
     attacked: set[tuple[object, ...]] = set()
     planned = []
     for cell in cells:
-        if store.load(cell) is not None:
-            planned.append(PlannedCell(cell, True, True, 0.0, True))
+        finished = store is not None and store.load(cell) is not None
+        trained = store is not None and store.is_trained(cell.training)
+        new = {_attack_key(cell, attack): attack for attack in cell.attacks}
+        if finished or cell.hash in counted:
+            attacked |= new.keys() if trained else set()  # with the weights what attacks have found is kept
+            planned.append(PlannedCell(cell, finished, trained))
             continue
-        parts: list[tuple[float, bool]] = []
-        for training in filter(None, (cell.training, cell.substitute)):
-            if training.hash not in counted and not store.is_trained(training):
-                parts += _training_costs(store, training, known, counted)
-            counted.add(training.hash)
-        new = {attack_key(cell, attack): attack for attack in cell.attacks}
-        parts += [known.attack(cell, attack, cell.examples) for key, attack in new.items() if key not in attacked]
+        counted.add(cell.hash)
+        training = Cost()
+        for each in filter(None, (cell.training, cell.substitute)):
+            if each.hash not in counted and not (store is not None and store.is_trained(each)):
+                training += known.training(each, _epochs_left(store, each, counted))
+            counted.add(each.hash)
+        attacks = [known.attack(cell, attack, cell.examples) for key, attack in new.items() if key not in attacked]
         attacked |= new.keys()
-        parts += [*known.analyses(cell), *known.audit(cell)]
-        seconds = sum(part for part, _ in parts)
-        trained = store.is_trained(cell.training)
-        planned.append(PlannedCell(cell, False, trained, seconds, all(measured for _, measured in parts)))
+        rest = sum(attacks, known.analyses(cell) + known.audit(cell))
+        planned.append(PlannedCell(cell, finished, trained, training, rest))
     return planned
 
 
-def attack_key(cell: Cell, attack: NamedAttack) -> tuple[object, ...]:
+def _attack_key(cell: Cell, attack: NamedAttack) -> tuple[object, ...]:
     """What is computed once, however many cells ask for it."""
     substitute = cell.substitute.hash if cell.substitute and attack.transfer else None
     return cell.training.hash, cell.split, cell.examples, cell.precision, str(attack.attack), substitute
 
 
 def duration(seconds: float) -> str:
-    """In the unit that suits it.
-
-    Example:
-        >>> duration(50), duration(4000)
-        ('50 s', '1.1 h')
-    """
+    """In the unit that suits it."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def passes(attack: Attack) -> int:
-    """Passes an example at the most.
+def known_here(store: Store, execution: Execution, threads: int = 1) -> "Known":
+    """What is known of this machine's device; a network that was not run on it yet is timed for a moment."""
+    device = execution.torch_device
 
-    Example:
-        >>> from pclc.attacks import FGSM, PGD
-        >>> passes(FGSM(eps=0.1)), passes(PGD(eps=0.1, alpha=0.01, steps=40, restarts=2))
-        (1, 80)
-    """
-    if isinstance(attack, AutoAttack):
-        return sum(passes(component) for component in attack.components().values())
-    return math.prod(int(getattr(attack, name, 1) or 1) for name in _FACTORS)
+    def timed(training: Training) -> float:
+        own = replace(execution, precision=training.precision) if training.precision else execution
+        return _timed(training.model, training.dataset, own, threads)
+
+    return Known(store.results(), torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu", timed)
+
+
+def known_of_most(store: Store) -> "Known | None":
+    """What is known of the device with the most results; None without any."""
+    results = list(store.results())
+    devices = Counter(result["conditions"]["device"] for result in results)
+    return Known(results, max(sorted(devices), key=lambda name: devices[name])) if devices else None
 
 
 class Known:
-    """Seconds of finished work on the same kind of device, an image: training it once, attacking it.
+    """What work takes on a kind of device, by what finished cells took.
 
-    What was not done on a data set is taken from others with the same network, by the number of pixels, and is then an
-    estimate; what was not done at all from the passes that it takes. Attacks on adversarially trained models are a
-    matter of their own: most images of another model fall early, and are attacked no more.
+    Measured is what was done there with the same network on the same data set. The rest is estimated: from the same on
+    other data sets, by the number of pixels; what was not done at all with that network, from the passes that it took
+    on other networks or devices, of an attack that was never run by those of its kind, each for as long as a pass of
+    the network takes. Attacks on adversarially trained models are a matter of their own: most images of another model
+    fall early, and are attacked no more.
 
     Args:
         results: of finished cells.
         device: its name, as results have it.
-        seconds_of_a_pass: forward and backward, an image; not a number where that is not known.
+        timed: seconds of a pass, forward or backward, of an image, for networks that were not run on the device;
+            None: by the number of values that a network's layers give, from the nearest that was run.
     """
 
     def __init__(
-        self, results: Iterable[dict[str, Any]], device: str, seconds_of_a_pass: Callable[[Training], float]
+        self, results: Iterable[dict[str, Any]], device: str, timed: Callable[[Training], float] | None = None
     ) -> None:
-        self.seconds_of_a_pass = seconds_of_a_pass
-        self.trained: _Times = {}
-        self.attacked: _Times = {}
-        self.analysed: dict[str, list[float]] = {}
+        self.device = device
+        self._timed = timed
+        self._taken: _Times = {}  # seconds an image
+        self._shares: _Times = {}  # of the passes that an attack may make
+        self._audits: dict[object, list[float]] = {}  # how much longer than AutoAttack, by mode
+        self._analysed: dict[str, list[float]] = {}
+        self._passes: dict[str, list[_Passes]] = {}  # by network
         for result in results:
-            about = result["cell"]["training"]
-            training, model = result["training"], about["model"]
-            if training["device"] == device:
-                images = training["epochs"] * describe(about["dataset"]).counts["train"]
-                key = model, crafting_passes(about["train"].get("adversarial")), about.get("precision")
-                _note(self.trained, about["dataset"], key, training["seconds"] / images)
-            if result["conditions"]["device"] == device:
-                hard = about["train"].get("adversarial") is not None
-                for attack in result["attacks"]:
-                    victim: tuple[object, ...] = model, hard
-                    if attack["transfer"]:
-                        victim = "transfer", result["cell"]["substitute"]["model"]
-                    _note(self.attacked, about["dataset"], (*victim, attack["attack"]), attack["seconds"] / result["n"])
-                self.analysed.setdefault(_analyses_key(result["cell"]), []).append(result["seconds"]["analyses"])
-                if "audit" in result:
-                    seconds = result["seconds"]["audit"] / result["audit"]["clean"]["n"]
-                    _note(self.attacked, about["dataset"], (model, hard, result["cell"]["audit"]["mode"]), seconds)
+            with suppress(
+                KeyError, TypeError, ValueError
+            ):  # of another version, or with names that are known elsewhere
+                self._learn(result)
 
-    def training(self, training: Training, epochs: int) -> tuple[float, bool]:
-        """Seconds of so many epochs, and whether they were measured."""
-        crafting = crafting_passes(training.config.as_dict().get("adversarial"))
+    def training(self, training: Training, epochs: int) -> Cost:
+        """Of so many epochs."""
         images = epochs * describe(training.dataset).counts["train"]
-        found = _find(self.trained, training.dataset, (training.model, crafting, training.precision))
+        step = _passes_of_a_step(training.config.as_dict().get("adversarial"))
+        found = _find(self._taken, training.dataset, (training.model, training.precision, step))
         if found:
-            return images * found[0], found[1]
-        return images * (1 + crafting) * self.seconds_of_a_pass(training), False
+            return Cost(images * found[0], found[1])
+        return Cost(images * step * self._a_pass(training), False)
 
-    def attack(self, cell: Cell, attack: NamedAttack, examples: int | None) -> tuple[float, bool]:
-        """Seconds of an attack on a cell's images, and whether they were measured."""
+    def attack(self, cell: Cell, attack: NamedAttack, examples: int | None) -> Cost:
+        """Of an attack on a cell's images."""
         n, crafted_on, key = _images(cell, examples), cell.training, _attacked_key(cell, attack.text)
         if attack.transfer and cell.substitute is not None:
             crafted_on, key = cell.substitute, ("transfer", cell.substitute.model, attack.text)
-        found = _find(self.attacked, cell.training.dataset, key)
+        found = _find(self._taken, cell.training.dataset, key)
         if found:
-            return n * found[0], found[1]
-        return n * passes(attack.attack) * self.seconds_of_a_pass(crafted_on), False
+            return Cost(n * found[0], found[1])
+        hard, share = crafted_on.config.adversarial is not None, 1.0
+        for kind in (attack.text, _kind(attack.text)):
+            if counted := _find(self._shares, cell.training.dataset, (kind, hard), by_size=False):
+                share = counted[0]
+                break
+        return Cost(n * share * _most_passes(attack.text) * self._a_pass(crafted_on), False)
 
-    def audit(self, cell: Cell) -> list[tuple[float, bool]]:
-        """Seconds of the audit that a cell asks for; as long as standard AutoAttack where none is known."""
+    def audit(self, cell: Cell) -> Cost:
+        """Of the audit that a cell asks for; where none is known, as long as standard AutoAttack."""
         if cell.audit is None:
-            return []
+            return Cost()
         n = min(cell.audit.examples or _images(cell), _images(cell, cell.examples))
-        found = _find(self.attacked, cell.training.dataset, _attacked_key(cell, cell.audit.mode))
+        found = _find(self._taken, cell.training.dataset, _attacked_key(cell, cell.audit.mode))
         if found:
-            return [(n * found[0], found[1])]
-        standard = NamedAttack("standard", str(AutoAttack(cell.audit.eps)))
-        return [(self.attack(cell, standard, n)[0], False)]
+            return Cost(n * found[0], found[1])
+        standard = self.attack(cell, NamedAttack("standard", str(AutoAttack(cell.audit.eps))), n)
+        return Cost(mean(self._audits.get(cell.audit.mode, [1.0])) * standard.seconds, False)
 
-    def analyses(self, cell: Cell) -> list[tuple[float, bool]]:
-        """Seconds of a cell's analyses, and whether they were measured."""
-        found = self.analysed.get(_analyses_key(cell.as_dict()))
-        if found:
-            return [(mean(found), True)]
+    def analyses(self, cell: Cell) -> Cost:
+        """Of a cell's analyses."""
+        if not cell.analyses:
+            return Cost()
+        if found := self._analysed.get(_analyses_key(cell.as_dict())):
+            return Cost(mean(found))
         limits = [(analysis, [n for n in (analysis.examples, cell.examples) if n]) for analysis in cell.analyses]
-        return [
-            self.attack(cell, attack, min(few, default=None)) for analysis, few in limits for attack in analysis.attacks
-        ]
+        attacks = [(attack, min(few, default=None)) for analysis, few in limits for attack in analysis.attacks]
+        return sum((self.attack(cell, attack, n) for attack, n in attacks), Cost(measured=False))
 
+    def _learn(self, result: Mapping[str, Any]) -> None:
+        for name in ("training", "substitute"):
+            if result.get(name):
+                self._learn_training(result["cell"][name], result[name])
+        about, n = result["cell"]["training"], result["n"]
+        dataset, model, hard = about["dataset"], about["model"], about["train"].get("adversarial") is not None
+        here = result["conditions"]["device"] == self.device
+        longest = 0.0
+        for attack in result["attacks"]:
+            text = attack["attack"]
+            count = attack.get("forwards", 0) + attack.get("backwards", 0)
+            victim: tuple[object, ...] = model, hard
+            if attack["transfer"]:
+                victim = "transfer", result["cell"]["substitute"]["model"]
+            elif count:
+                for kind in (text, _kind(text)):
+                    _note(self._shares, dataset, (kind, hard), count / n / _most_passes(text))
+                if here:
+                    self._note_passes(dataset, model, attack["seconds"], count)
+            if _kind(text) is AutoAttack:
+                longest = max(longest, attack["seconds"] / n)
+            if here:
+                _note(self._taken, dataset, (*victim, text), attack["seconds"] / n)
+        if here:
+            self._analysed.setdefault(_analyses_key(result["cell"]), []).append(result["seconds"]["analyses"])
+        if "audit" in result:
+            mode, seconds = result["cell"]["audit"]["mode"], result["seconds"]["audit"] / result["audit"]["clean"]["n"]
+            if longest:
+                self._audits.setdefault(mode, []).append(seconds / longest)
+            if here:
+                _note(self._taken, dataset, (model, hard, mode), seconds)
 
-def crafting_passes(recipe: Mapping[str, Any] | None) -> int:
-    """Passes for the adversarial example of an image in training, by the recipe as results have it."""
-    return 0 if recipe is None else recipe.get("steps") or 1
+    def _learn_training(self, training: Mapping[str, Any], done: Mapping[str, Any]) -> None:
+        if done["device"] != self.device:
+            return
+        dataset, model = training["dataset"], training["model"]
+        images = done["epochs"] * describe(dataset).counts["train"]
+        step = _passes_of_a_step(training["train"].get("adversarial"))
+        seconds = done["seconds"] + done.get("setup_seconds", 0.0)
+        _note(self._taken, dataset, (model, training.get("precision"), step), seconds / images)
+        self._note_passes(dataset, model, seconds, images * step)
+
+    def _note_passes(self, dataset: str, model: str, seconds: float, passes: int) -> None:
+        self._passes.setdefault(model, []).append(_Passes(seconds, passes, _values(model, dataset)))
+
+    def _a_pass(self, training: Training) -> float:
+        """Seconds of a pass of an image, forward or backward."""
+        if training.model not in self._passes and self._timed is not None:
+            return self._timed(training)
+        own = _values(training.model, training.dataset)
+        nearest = min(self._passes, key=lambda model: abs(math.log(self._passes[model][0].values / own)))
+        done = self._passes[nearest]
+        return own * sum(each.seconds for each in done) / sum(each.passes * each.values for each in done)
 
 
 def _attacked_key(cell: Cell, what: str) -> tuple[object, ...]:
@@ -203,14 +285,43 @@ def _note(times: _Times, dataset: str, key: tuple[object, ...], seconds: float) 
     times.setdefault(key, {}).setdefault(dataset, []).append(seconds)
 
 
-def _find(times: _Times, dataset: str, key: tuple[object, ...]) -> tuple[float, bool] | None:
+def _find(times: _Times, dataset: str, key: tuple[object, ...], by_size: bool = True) -> tuple[float, bool] | None:
     """The mean on this data set, or an estimate from the others; None where there is neither."""
     found = times.get(key, {})
     if dataset in found:
         return mean(found[dataset]), True
-    size = math.prod(describe(dataset).shape)
-    others = [mean(seconds) * size / math.prod(describe(other).shape) for other, seconds in found.items()]
+    sizes = {name: math.prod(describe(name).shape) if by_size else 1 for name in (dataset, *found)}
+    others = [mean(values) * sizes[dataset] / sizes[name] for name, values in found.items()]
     return (mean(others), False) if others else None
+
+
+def _passes_of_a_step(recipe: Mapping[str, Any] | None) -> int:
+    """Passes of an image in training, of which the gradients of weights count as one; and those of crafting."""
+    if recipe is None:
+        return 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreachableWarning)
+        config = AdversarialConfig.from_dict(dict(recipe)).resolved()
+    assert config.steps is not None
+    return 3 + 3 * config.clean + 2 * config.steps
+
+
+@cache
+def _most_passes(text: str) -> int:
+    """Passes forward and backward of an image that an attack makes at the most.
+
+    Example:
+        >>> _most_passes("fgsm(eps=0.1)"), _most_passes("pgd(eps=0.1, alpha=0.01, steps=40, restarts=2)")
+        (2, 160)
+    """
+    attack = NamedAttack("", text).attack
+    parts = attack.components().values() if isinstance(attack, AutoAttack) else [attack]
+    return 2 * sum(math.prod(int(getattr(part, name, 1) or 1) for name in _FACTORS) for part in parts)
+
+
+@cache
+def _kind(text: str) -> type[Attack]:
+    return type(NamedAttack("", text).attack)
 
 
 def _images(cell: Cell, examples: int | None = None) -> int:
@@ -225,35 +336,55 @@ def _analyses_key(content: dict[str, Any]) -> str:
     return json.dumps([training["dataset"], training["model"], content["analyses"], content.get("examples")])
 
 
-def _training_costs(store: Store, training: Training, known: Known, counted: set[str]) -> list[tuple[float, bool]]:
-    """Of the epochs that are left to do: a first phase that is shared may be done, or counted elsewhere."""
+def _epochs_left(store: Store | None, training: Training, counted: set[str]) -> int:
+    """A first phase that is shared may be done, or counted elsewhere."""
     epochs = sum(phase.epochs for phase in training.config.phases)
     first = warm_up_of(training)
-    if first is not None and (first.hash in counted or store.is_trained(first)):
-        epochs -= first.config.epochs
     if first is not None:
+        if first.hash in counted or (store is not None and store.is_trained(first)):
+            epochs -= first.config.epochs
         counted.add(first.hash)
-    return [known.training(training, epochs)]
+    return epochs
 
 
 @cache
-def _timed(model: str, dataset: str, execution: Execution) -> float:
-    """Seconds an image forward and backward: the fastest of a few batches, since what else runs only slows it down."""
+def _values(model: str, dataset: str) -> int:
+    """How many values the layers with weights give for an image, by which networks that were not run are estimated."""
     description = describe(dataset)
     channels, size, _ = description.shape
+    counts: list[int] = []
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        network = create_model(model, description.num_classes, in_channels=channels, image_size=size).eval()
+        for layer in network.modules():
+            if isinstance(layer, torch.nn.Conv2d | torch.nn.Linear):
+                layer.register_forward_hook(lambda _, __, out: counts.append(out.numel()))
+        network(torch.zeros(1, *description.shape))
+    return sum(counts)
+
+
+@cache
+def _timed(model: str, dataset: str, execution: Execution, threads: int) -> float:
+    """Seconds of a pass of an image: of the fastest of a few batches, since what else runs only slows it down."""
+    description = describe(dataset)
+    channels, size, _ = description.shape
+    before = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         network = create_model(model, description.num_classes, in_channels=channels, image_size=size)
         network = execution.place(network).train()
         n = 256 if execution.torch_device.type == "cuda" else 32
         x = torch.rand(n, *description.shape, device=execution.torch_device)
         y = torch.zeros(n, dtype=torch.int64, device=x.device)
-        seconds = []
-        for _ in range(5):
-            started = time.perf_counter()
-            with execution.arithmetic():
-                loss = F.cross_entropy(network(x).float(), y)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if x.is_cuda:
-                torch.cuda.synchronize(x.device)
-            seconds.append(time.perf_counter() - started)
-    return min(seconds) / n
+        seconds: list[float] = []
+        torch.set_num_threads(threads)
+        try:
+            while len(seconds) < 5 and sum(seconds) < _TIMED_SECONDS:
+                started = time.perf_counter()
+                with execution.arithmetic():
+                    loss = F.cross_entropy(network(x).float(), y)
+                loss.backward()  # type: ignore[no-untyped-call]
+                if x.is_cuda:
+                    torch.cuda.synchronize(x.device)
+                seconds.append(time.perf_counter() - started)
+        finally:
+            torch.set_num_threads(before)
+    return min(seconds) / n / _passes_of_a_step(None)

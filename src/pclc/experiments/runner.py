@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pclc.execution import Execution
-from pclc.experiments.costs import PlannedCell, plan_grid
+from pclc.experiments.costs import PlannedCell, known_here, plan_grid
 from pclc.experiments.engines import Workers, open_engine
 from pclc.experiments.experiment import Cell, Training
 from pclc.experiments.store import Store
@@ -55,13 +55,14 @@ def run_grid(cells: Sequence[Cell], settings: GridSettings) -> dict[str, str]:
     at the same time and share the work.
     """
     store = Store(settings.store)
-    planned = plan_grid(store, in_order(list({cell.hash: cell for cell in cells}.values())), settings.execution)
-    missing = [plan for plan in planned if not plan.finished]
+    known = known_here(store, settings.execution, settings.threads)
+    planned = plan_grid(store, in_order(list({cell.hash: cell for cell in cells}.values())), known)
+    missing = [plan.cell for plan in planned if not plan.finished]
     failures: dict[str, str] = {}
     if missing:
         shown = _progress(store, planned) if settings.progress else nullcontext()
         with open_engine(settings.engine, settings.jobs, settings.address, settings.threads) as workers, shown:
-            _work_off([plan.cell for plan in missing], settings, workers, failures)
+            _work_off(missing, settings, workers, failures)
     if not settings.weights:
         _drop_weights(store, cells, [cell for cell in cells if cell.hash in failures])
     return failures
@@ -190,12 +191,12 @@ def _progress(store: Store, planned: Sequence[PlannedCell]) -> Iterator[None]:
 
 def grid_progress(store: Store, planned: Sequence[PlannedCell]) -> tuple[int, float, str]:
     """Cells that are done, the share of the expected seconds that are, and a cell that is being computed."""
-    total = sum(plan.seconds for plan in planned) or 1.0
+    total = sum(plan.cost.seconds for plan in planned) or 1.0
     done, seconds, busy = 0, 0.0, ""
     for plan in planned:
         share = 1.0 if plan.finished else _share(store, plan.cell)
         done += share == 1.0
-        seconds += share * plan.seconds
+        seconds += share * plan.cost.seconds
         if 0 < share < 1:
             training = plan.cell.training
             busy = f"{training.dataset} {plan.cell.column} seed {training.config.seed}"

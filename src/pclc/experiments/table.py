@@ -284,11 +284,11 @@ def make_table(store: Store, experiment: Experiment, selection: Selection, choic
     results = {cell.hash: result for cell in cells if (result := store.load(cell)) is not None}
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(_place(experiment, cell), []).append(cell)
+        groups.setdefault(place_of(experiment, cell), []).append(cell)
     missing: dict[tuple[str, str], set[tuple[str, int]]] = {}  # by place, columns and seeds, also those not asked for
     for cell in [*cells, *replace(selection, seeds=None).cells(experiment, choices)]:
         if cell.hash not in results and store.load(cell) is None:
-            missing.setdefault(_place(experiment, cell), set()).add((cell.column, cell.training.config.seed))
+            missing.setdefault(place_of(experiment, cell), set()).add((cell.column, cell.training.config.seed))
     return Table(
         experiment,
         selection,
@@ -535,7 +535,7 @@ def _tuning_rows(
     return rows
 
 
-def _place(experiment: Experiment, cell: Cell) -> tuple[str, str]:
+def place_of(experiment: Experiment, cell: Cell) -> tuple[str, str]:
     """The block of a cell: data set and network; runs of other lengths in a study are blocks of their own."""
     model, epochs = cell.training.model, cell.training.config.epochs
     return cell.training.dataset, f"{model}, {epochs} epochs" if experiment.tuning else model
@@ -549,7 +549,7 @@ def _all_conditions(
     for cell in cells:
         if cell.hash in results:
             places = found.setdefault(_conditions(results[cell.hash]), {})
-            places.setdefault(", ".join(_place(experiment, cell)), {}).setdefault(cell.column)
+            places.setdefault(", ".join(place_of(experiment, cell)), {}).setdefault(cell.column)
     return [
         text
         if len(found) == 1
@@ -568,7 +568,7 @@ def _conditions(result: Mapping[str, Any]) -> str:
 
 
 def _label(experiment: Experiment, cell: Cell) -> str:
-    return f"{' '.join(_place(experiment, cell))} {cell.column} seed {cell.training.config.seed}"
+    return f"{' '.join(place_of(experiment, cell))} {cell.column} seed {cell.training.config.seed}"
 
 
 def _warnings(results: Mapping[str, Mapping[str, Any]], cell: Cell) -> list[str]:

@@ -83,6 +83,13 @@ def choose(store: Store, cells: Iterable[Cell]) -> dict[str, int]:
     }
 
 
+def possible_cells(store: Store, experiment: Experiment, selection: Selection) -> list[Cell]:
+    """All that is asked for; of arms whose setting is not chosen yet, with the first: what they cost is the same."""
+    tuning = selection.tuning_cells(experiment)
+    choices = {cell.column: 0 for cell in tuning} | choose(store, tuning)
+    return [*tuning, *selection.cells(experiment, choices)]
+
+
 def row_values(store: Store, cell: Cell, result: Mapping[str, Any]) -> dict[str, float]:
     """The figures of a cell by row: accuracies in percent, worst cases, and those of its analyses."""
     n = result["n"]
