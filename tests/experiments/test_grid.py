@@ -428,3 +428,23 @@ def test_the_engine_is_named(settings: Settings, cells: list[Cell]) -> None:
     ):
         with pytest.raises(ValueError, match=sentence):
             run_grid(cells, settings(**changes))
+
+
+def test_no_cell_is_begun_that_would_end_too_late(cells: list[Cell], settings: Settings) -> None:
+    store = Store(settings().store)
+    run_grid(cells[:1], settings())
+    result = store.load(cells[0])
+    assert result is not None
+    slow = {**result["training"], "seconds": 1e6}  # of two epochs, and it is its own substitute
+    made = {**result, "training": slow, "substitute": slow}
+    store.save(cells[0], made, {name: store.details(cells[0], name) for name in ("evaluation", "analyses")})
+
+    def run(seconds: float) -> list[bool]:
+        assert run_grid(cells, settings(weights=False, until=time.monotonic() + seconds)) == {}
+        return [store.load(cell) is not None for cell in cells]
+
+    assert run(0.4e6) == [True, False, False, False]
+    assert store.is_trained(cells[0].training), "what is left needs it"
+    # PC-LC of that seed goes on from the first phase. When it is done, an epoch is known to be shorter.
+    assert run(0.6e6) == [True] * 4
+    assert not store.is_trained(cells[0].training)

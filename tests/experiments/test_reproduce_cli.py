@@ -5,12 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
-from made_results import docs_folder
+from made_results import docs_folder, fill
+from small_grid import EXECUTION
 from typer.testing import CliRunner
 
 from pclc.cli.app import app
-from pclc.experiments import pages
+from pclc.cli.reproduce import _run
+from pclc.experiments import pages, runner
 from pclc.experiments.experiment import ANALYSES, Cell, experiment_names, load_experiment
+from pclc.experiments.runner import GridSettings
 from pclc.experiments.smoke import smoke
 from pclc.experiments.store import Store
 from pclc.experiments.values import Selection, choose
@@ -181,6 +184,24 @@ def test_a_cell_that_fails_is_said(small: Path, options: list[str | Path]) -> No
     assert done.exit_code == 1
     assert "pclc: 4 cells failed: ValueError: Expected `examples` to be at most 360" in done.stderr
     assert "not run" in done.stdout
+
+
+def test_what_does_not_end_in_time_is_left(small: Path, options: list[str | Path]) -> None:
+    for hours, said in (("0", True), ("1", False)):
+        arguments = ["reproduce", str(small), *map(str, options), "--device", "cpu", "--hours", hours]
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0
+        assert ("pclc: 4 of 4 cells are left for the same command, ~" in done.stderr) is said
+
+
+def test_models_of_settings_are_kept_until_one_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off while settings are tried, the model of the best one must still be there another time."""
+    study, selection, grids = load_experiment("adversarial"), Selection(columns=("ce", "trades")), list[set[str]]()
+    tried = selection.tuning_cells(study)
+    fill(Store(tmp_path), tried[:-1], lambda cell: {"clean": 70.0, "tuning": 40.0})
+    monkeypatch.setattr(runner, "run_grid", lambda cells, _: grids.append({cell.column for cell in cells}) or {})
+    _run([study], selection, GridSettings(tmp_path, EXECUTION, weights=False))
+    assert grids == [{"ce", "trades"}, {"ce"}], "of those in the second weights go"
 
 
 def test_several_experiments(tmp_path: Path) -> None:

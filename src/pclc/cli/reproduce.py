@@ -2,8 +2,9 @@
 
 import json
 import os
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +60,10 @@ def reproduce(
         typer.Option("--write-docs", help="Write the pages of the documentation from the results; run nothing."),
     ] = False,
     docs: Annotated[Path, typer.Option(help="With --write-docs: folder of the documentation.")] = Path("docs"),
+    hours: Annotated[
+        float | None,
+        typer.Option(min=0, help="Begin no cell that would end after so many; the same command goes on another time."),
+    ] = None,
     weights: Annotated[
         bool, typer.Option("--weights/--no-weights", help="Keep the weights when the grid is done.")
     ] = True,
@@ -76,7 +81,8 @@ def reproduce(
     Each figure stands beside the published one with a verdict, and below come the rows that the paper does not have:
     standard AutoAttack, and the worst case of everything run. Killed at any moment, the same command goes on where it
     was; several of them, also on several hosts, may share a folder. It goes seed by seed, so that a grid that is cut
-    off has whole seeds, in which losses can be compared.
+    off has whole seeds, in which losses can be compared. Where time is limited, --hours begins only what ends in it,
+    by what finished cells took on such a device, or by an estimate where none did.
 
     Examples:
 
@@ -86,10 +92,13 @@ def reproduce(
 
     - `pclc reproduce all --plan`
 
+    - `pclc reproduce table1 --hours 3.5`, in a job of four hours
+
     - `pclc reproduce table1 --datasets mnist --seeds 1 --examples 100 --epochs 1`, a trial of the whole path
 
     - `pclc reproduce all --write-docs`, the pages on reproduction and on adversarial training
     """
+    started = time.monotonic()
     import pclc
     from pclc.experiments.experiment import experiment_names, load_experiment
     from pclc.experiments.runner import GridSettings
@@ -126,6 +135,7 @@ def reproduce(
         threads=threads,
         weights=weights,
         progress=True,
+        until=None if hours is None else started + 3600 * hours,
     )
     if plan:
         from pclc.cli.plan import show_plan
@@ -137,6 +147,8 @@ def reproduce(
     shown = [_finish(each, selection, settings, as_json) for each in chosen]
     if as_json:
         typer.echo(json.dumps({"experiments": shown, "failures": failures}, indent=1))
+    if hours is not None:
+        _say_what_is_left(chosen, selection, settings, failures)
     for text, count in Counter(failures.values()).items():
         typer.echo(f"pclc: {count} cell{'s' if count > 1 else ''} failed: {text}", err=True)
     if failures:
@@ -192,11 +204,14 @@ def _run(chosen: Sequence["Experiment"], selection: "Selection", settings: "Grid
 
     tuning = {each.name: selection.tuning_cells(each) for each in chosen}
     first = [cell for cells in tuning.values() for cell in cells]
-    # The model of a setting that is chosen is needed again.
+    # The model of a setting that is chosen is needed again, also where that is another time.
     failures = run_grid(first, replace(settings, weights=True)) if first else {}
-    store = Store(settings.store)
-    cells = [cell for each in chosen for cell in selection.cells(each, choose(store, tuning[each.name]))]
-    failures |= run_grid([*cells, *first], settings)
+    store, cells = Store(settings.store), []
+    for each in chosen:
+        choices = choose(store, tuning[each.name])
+        cells += selection.cells(each, choices)
+        cells += [cell for cell in tuning[each.name] if cell.column in choices]
+    failures |= run_grid(cells, settings)
     return failures
 
 
@@ -274,6 +289,26 @@ def _print_block(block: "Block") -> None:
             [{"row": c.row, "contrast": f"{c.column} - {c.baseline}", "difference": c.text()} for c in contrasts],
             title=f"{block.dataset}, {block.model}: differences at equal seeds (with a 95 % interval of the mean)",
             lift=True,
+        )
+
+
+def _say_what_is_left(
+    chosen: Sequence["Experiment"], selection: "Selection", settings: "GridSettings", failures: Collection[str]
+) -> None:
+    """How many cells were not begun, and what they take."""
+    from pclc.experiments.costs import Cost, known_here, plan_grid
+    from pclc.experiments.store import Store
+    from pclc.experiments.values import possible_cells
+
+    store = Store(settings.store)
+    cells = {c.hash: c for each in chosen for c in possible_cells(store, each, selection) if c.hash not in failures}
+    planned = plan_grid(store, list(cells.values()), known_here(store, settings.execution, settings.threads))
+    left = [plan.cost for plan in planned if not plan.finished]
+    if left:
+        typer.echo(
+            f"pclc: {len(left)} of {len(planned)} cells are left for the same command, {sum(left, Cost())} one after "
+            f"the other; the shortest takes {min(left, key=lambda cost: cost.seconds)}.",
+            err=True,
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pclc.execution import Execution
-from pclc.experiments.costs import PlannedCell, known_here, plan_grid
+from pclc.experiments.costs import Known, PlannedCell, known_here, plan_grid
 from pclc.experiments.engines import Workers, open_engine
 from pclc.experiments.experiment import Cell, Training
 from pclc.experiments.store import Store
@@ -35,6 +35,7 @@ class GridSettings:
         weights: keep weights and what attacks have found; otherwise both go when no cell needs them, but those of
             cells that failed, which may be tried again.
         progress: show a bar on the error stream.
+        until: by the clock of `time.monotonic`; a cell that is expected to end later is not begun.
     """
 
     store: Path
@@ -46,6 +47,7 @@ class GridSettings:
     threads: int = 1
     weights: bool = True
     progress: bool = False
+    until: float | None = None
 
 
 def run_grid(cells: Sequence[Cell], settings: GridSettings) -> dict[str, str]:
@@ -59,12 +61,13 @@ def run_grid(cells: Sequence[Cell], settings: GridSettings) -> dict[str, str]:
     planned = plan_grid(store, in_order(list({cell.hash: cell for cell in cells}.values())), known)
     missing = [plan.cell for plan in planned if not plan.finished]
     failures: dict[str, str] = {}
+    left: list[Cell] = []
     if missing:
         shown = _progress(store, planned) if settings.progress else nullcontext()
         with open_engine(settings.engine, settings.jobs, settings.address, settings.threads) as workers, shown:
-            _work_off(missing, settings, workers, failures)
+            left = _work_off(missing, settings, workers, failures)
     if not settings.weights:
-        _drop_weights(store, cells, [cell for cell in cells if cell.hash in failures])
+        _drop_weights(store, cells, [*left, *(cell for cell in cells if cell.hash in failures)])
     return failures
 
 
@@ -97,23 +100,29 @@ def _panel(cell: Cell) -> tuple[str, int] | None:
     return None if cell.setting is None else (cell.training.model, cell.training.config.epochs)
 
 
-def _work_off(cells: Sequence[Cell], settings: GridSettings, workers: Workers, failures: dict[str, str]) -> None:
+def _work_off(cells: Sequence[Cell], settings: GridSettings, workers: Workers, failures: dict[str, str]) -> list[Cell]:
+    """Do all that ends in time; what is left."""
     waiting, running, failed = deque(cells), dict[Future[str], Cell](), list[Cell]()
     later: dict[str, float] = {}  # when a cell that was busy may be asked for again
+    in_time = _InTime(settings)
     while waiting or running:
         for _ in range(len(waiting)):
             cell = waiting.popleft()
-            if len(running) < workers.slots and time.monotonic() >= later.get(cell.hash, 0.0):
+            due = len(running) < workers.slots and time.monotonic() >= later.get(cell.hash, 0.0)
+            if due and in_time(cell):
                 running[workers.submit(_job(cell, settings))] = cell
             else:
                 waiting.append(cell)
         if not running:
+            if not any(map(in_time, waiting)):
+                break
             time.sleep(_PAUSE / 5)
             continue
         done, _ = wait(running, timeout=_PAUSE, return_when=FIRST_COMPLETED)
         for future in done:
             cell = running.pop(future)
             error = future.exception()
+            in_time.learn()
             if error is not None:
                 failures[cell.hash] = f"{type(error).__name__}: {error}"
                 failed.append(cell)
@@ -122,6 +131,32 @@ def _work_off(cells: Sequence[Cell], settings: GridSettings, workers: Workers, f
                 waiting.append(cell)
             elif not settings.weights:
                 _drop_weights(Store(settings.store), [cell], [*waiting, *running.values(), *failed])
+    return list(waiting)
+
+
+class _InTime:
+    """Whether a cell that is begun now will end in time, by what is known when it is asked."""
+
+    def __init__(self, settings: GridSettings) -> None:
+        self.settings = settings
+        self.known: Known | None = None
+        self.seconds: dict[str, float] = {}  # of cells, by hash
+
+    def __call__(self, cell: Cell) -> bool:
+        until, store = self.settings.until, Store(self.settings.store)
+        if until is None:
+            return True
+        if self.known is None:
+            self.known = known_here(store, self.settings.execution, self.settings.threads)
+        if cell.hash not in self.seconds:
+            # By itself: what it shares with a cell that is not begun has to be done for it.
+            (plan,) = plan_grid(store, [cell], self.known)
+            self.seconds[cell.hash] = plan.cost.seconds
+        return time.monotonic() + self.seconds[cell.hash] <= until
+
+    def learn(self) -> None:
+        """Another cell is done: more is known, and shared work may be there."""
+        self.known, self.seconds = None, {}
 
 
 def _job(cell: Cell, settings: GridSettings) -> Job:
