@@ -126,7 +126,17 @@ def test_the_page_begins_with_what_came_out(store: Store, tmp_path: Path) -> Non
     assert page.index("**In short**") < page.index("## How to use it")
     (line,) = (text for text in page.splitlines() if text.startswith("**In short**"))
     assert "with vgg13, 50 epochs: `ce + pc` is below `ce`: -1.00 (-1.05 to -0.95), 5 seeds, clean +0.00" in line
-    assert line.endswith("; not compared with `ce + mae`, with which it has fewer than two seeds in common.")
+    assert "; not compared with `ce + mae`, with which it has fewer than two seeds in common." in line
+    assert line.endswith(" `trades + pc` is not run.")
+
+
+def test_the_page_begins_with_what_pc_adds_to_trades_too(store: Store, tmp_path: Path) -> None:
+    fill(store, Selection(columns=("trades + pc",)).tuning_cells(STUDY), lambda cell: {"clean": 70.0, "tuning": 40.0})
+    robust = {"ce + pc": 43.0, "trades": 44.0, "trades + pc": 45.0}
+    page = page_of(store, cells_of(store, range(3)), tmp_path, lambda cell: robust.get(cell.column, 42.0))
+    (line,) = (text for text in page.splitlines() if text.startswith("**In short**"))
+    assert "`trades + pc` is above `trades`: +1.00 (+0.9" in line
+    assert "; above `ce + pc`: +2.00 (" in line
 
 
 def test_what_is_not_known_is_said(store: Store, tmp_path: Path) -> None:
@@ -227,6 +237,15 @@ def test_where_settings_were_chosen(store: Store, tmp_path: Path) -> None:
     page = page_of(store, cells_of(store, [0, 1]), tmp_path)
     assert "on held-out images (vgg13, 50 epochs, seed 0; vgg13, 30 epochs, seed 0), and kept for the other" in page
     assert "Of `ce`, `fast` the learning rate alone was tuned, of the others also a number of their loss." in page
+
+
+def test_a_seed_that_lies_far_from_the_others_is_told(store: Store, tmp_path: Path) -> None:
+    """A mean and a deviation hide that one training of several came to nothing."""
+    lost = {("ce + pc", 2): 10.0}
+    cells = [cell for cell in cells_of(store, range(3)) if cell.training.model == "vgg13"]
+    page = page_of(store, cells, tmp_path, lambda cell: lost.get((cell.column, cell.training.config.seed), 45.0))
+    assert "\n- `ce + pc`: seeds lie far apart (autoattack 8/255: 45.0, 45.0, 10.0).\n" in page
+    assert page.count("seeds lie far apart") == 1
 
 
 def test_of_an_arm_that_was_not_tried_nothing_is_said_to_be_tuned(tmp_path: Path) -> None:

@@ -166,6 +166,8 @@ def _figures(block: Block, seconds: Mapping[tuple[str, str], float]) -> list[str
         time = {"training": "not run" if taken is None else f"{taken:.0f} s"}
         rows.append({"arm": column, "seeds": listed(sorted(block.seeds[column])), **figures, **time, **audit})
     parts = [markdown_table(rows)]
+    if scattered := [f"`{column}`: {text}." for column in block.columns if (text := block.apart(column))]:
+        parts.append(bullets(scattered))
     for baseline in dict.fromkeys(contrast.baseline for contrast in block.contrasts):
         found = [c for c in block.contrasts if c.baseline == baseline and c.differences]
         rows = [

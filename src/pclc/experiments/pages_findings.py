@@ -8,6 +8,8 @@ from pclc.experiments.table import Block
 
 BASELINES = ("ce", "trades")
 _PC_ARMS = ("ce + pc", "clean share + pc", "trades + pc")
+# What is said first: arms, each beside its rivals.
+_FIRST = {"ce + pc": (*BASELINES, "ce + mae"), "trades + pc": ("trades", "ce + pc")}
 
 # Points between the ends of an interval that still tells that two arms are about the same: the leads are not larger.
 _TELLING = 2.0
@@ -31,19 +33,23 @@ def values(block: Block, row: str, column: str) -> Mapping[int, float]:
 
 
 def in_short(block: Block) -> str:
-    """What PC does beside its rivals, in a sentence that also names those it cannot be compared with."""
-    rivals = (*BASELINES, "ce + mae")
-    leads = {rival: lead for rival in rivals if isinstance(lead := _lead(block, "ce + pc", rival), SeedComparison)}
-    said = [
-        f"{_words(lead)} `{rival}`: {_numbers(lead)}, clean {_clean(block, 'ce + pc', rival)}"
-        for rival, lead in leads.items()
-    ]
-    left = [rival for rival in rivals if rival not in leads]
-    if left:
-        said.append(f"not compared with {quoted(left)}, with which it has fewer than two seeds in common")
-    doubtful = _doubtful(block, ["ce + pc", *leads])
+    """What PC does beside its rivals, in sentences that also name what it cannot be compared with."""
+    said, named = list[str](), dict[str, None]()
+    for arm, rivals in _FIRST.items():
+        leads = {rival: lead for rival in rivals if isinstance(lead := _lead(block, arm, rival), SeedComparison)}
+        parts = [
+            f"{_words(lead)} `{rival}`: {_numbers(lead)}, clean {_clean(block, arm, rival)}"
+            for rival, lead in leads.items()
+        ]
+        left = [rival for rival in rivals if rival not in leads]
+        if left:
+            parts.append(f"not compared with {quoted(left)}, with which it has fewer than two seeds in common")
+        run = bool(values(block, robust_row(block), arm))
+        said.append(f"`{arm}` is {'; '.join(parts) if run else 'not run'}.")
+        named |= dict.fromkeys([arm, *leads])
+    doubtful = _doubtful(block, list(named))
     doubts = f" Audits of {quoted(doubtful)} leave doubts ([Audits](#audits))." if doubtful else ""
-    return f"**In short**, in points under AutoAttack, with {block.model}: `ce + pc` is {'; '.join(said)}.{doubts}"
+    return f"**In short**, in points under AutoAttack, with {block.model}: {' '.join(said)}{doubts}"
 
 
 def leads_over_ce(blocks: Sequence[Block]) -> str:
@@ -150,7 +156,7 @@ def _mae(blocks: Sequence[Block]) -> str:
             continue
         numbers = f"`ce + mae` minus `ce + pc` is {_numbers(found)} ({block.model})"
         if isinstance(found, float) or (_side(found) == 0 and found.interval.high - found.interval.low > _TELLING):
-            return f"**Whether the mean absolute error does as well as PC is open**: {numbers}. That is too few seeds."
+            return f"**Whether the mean absolute error does as well as PC is open**: {numbers}. Our seeds do not tell."
         return {
             1: f"**The plain mean absolute error does better than PC**: {numbers}. The structure over the false "
             "classes does not help at this margin.",
