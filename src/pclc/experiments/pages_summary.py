@@ -14,6 +14,7 @@ from pclc.experiments.table import Block, Contrast, Entry, Table, spread
 
 _LEFT = 0.05  # percent; less is shown as nothing
 _ENOUGH = 1.0  # percent; half of less says nothing
+_FEW = 3  # rows of another reading that are shown one by one
 
 
 @dataclass(frozen=True)
@@ -80,28 +81,27 @@ def summary_section(tables: Sequence[Table]) -> str:
     verdicts, contrasts = list(figures.values()), list(differences.values())
     limits = tables[0].selection.limits
     lines = [f"**A trial, whose figures mean nothing**: {limits}."] if limits else []
+    lines += [f"**Is the robustness there?** {' '.join(said)}" for said in [_truth_sentences(tables)] if said]
     if verdicts:
-        lines.append(f"Of {len(verdicts)} published figures {_counts([(e.row, e.verdict) for _, _, e in verdicts])}.")
-        lines.append(f"Of {len(contrasts)} published differences between losses {_counts(contrasts)}.")
-    claims = {judged.claim.name: judged for table in tables for judged in table.claims}
-    if claims:
-        outcomes = Counter(judged.ours.holds for judged in claims.values())
-        partial = sum(judged.partial and judged.ours.holds is not None for judged in claims.values())
         lines.append(
-            f"Of {len(claims)} claims in words {outcomes[True]} hold, {outcomes[False]} do not, and {outcomes[None]} "
-            f"were not run at all; of those judged, {partial} were run in part, and may end otherwise. By the paper's "
-            f"own figures {sum(judged.paper.holds is False for judged in claims.values())} do not hold."
+            f"**Are the figures reproduced?** Of {len(verdicts)} published figures "
+            f"{_counts([(e.row, e.verdict) for _, _, e in verdicts])}. "
+            f"Of {len(contrasts)} published differences between losses {_counts(contrasts)}."
         )
-        failed = {name: judged.paper.holds for name, judged in claims.items() if judged.ours.holds is False}
-        here, both = ([name for name, own in failed.items() if (own is False) is too] for too in (False, True))
-        lines.append(f"Those that do not hold here: {quoted(here)}; nor by the paper's own figures: {quoted(both)}.")
+    lines += [f"**Does what the paper says in words hold?** {' '.join(said)}" for said in [_said(tables)] if said]
+    not_run = [f"{table.experiment.name} ({', '.join(left)})" for table in tables if (left := _not_run(table))]
+    if not_run:
+        lines.append(f"**What was not run?** {'; '.join(not_run)}.")
     truths = list(_truths(tables, "pc-lc"))
-    lines += _truth_sentences(tables)
     ran = any(any(block.seeds.values()) for table in tables for block in table.blocks)
     parts = [bullets(lines) if ran else "Nothing has been run yet.", *filter(None, [gains_section(tables)])]
     counts = list(_count_rows(verdicts))
     if counts:
-        parts += ["What became of the published figures, by table and column:", markdown_table(counts)]
+        parts += [
+            "What became of the published figures, by table and column, and how far ours are from them on average, in "
+            "points:",
+            markdown_table(counts),
+        ]
     if truths:
         parts.append(
             "What is left of PC-LC, in %: the lowest figure of the paper's own attacks at each eps, in print and here, "
@@ -109,6 +109,29 @@ def summary_section(tables: Sequence[Table]) -> str:
         )
         parts.append(markdown_table([_truth_row(truth) for truth in truths]))
     return "\n\n".join(parts)
+
+
+def _said(tables: Sequence[Table]) -> list[str]:
+    """What became of the paper's claims; nothing where none is about these tables."""
+    claims = {judged.claim.name: judged for table in tables for judged in table.claims}
+    if not claims:
+        return []
+    outcomes = Counter(judged.ours.holds for judged in claims.values())
+    partial = sum(judged.partial and judged.ours.holds is not None for judged in claims.values())
+    failed = {name: judged.paper.holds for name, judged in claims.items() if judged.ours.holds is False}
+    here, both = ([name for name, own in failed.items() if (own is False) is too] for too in (False, True))
+    return [
+        f"Of {len(claims)} claims in words {outcomes[True]} hold, {outcomes[False]} do not, and {outcomes[None]} were "
+        f"not run at all; of those judged, {partial} were run in part, and may end otherwise. By the paper's own "
+        f"figures {sum(judged.paper.holds is False for judged in claims.values())} do not hold.",
+        f"Those that do not hold here: {quoted(here)}; nor by the paper's own figures: {quoted(both)}.",
+    ]
+
+
+def _not_run(table: Table) -> list[str]:
+    """The data sets of which no cell is finished."""
+    ran = {block.dataset for block in table.blocks if any(block.seeds.values())}
+    return [name for name in dict.fromkeys(block.dataset for block in table.blocks) if name not in ran]
 
 
 def gains_section(tables: Sequence[Table]) -> str:
@@ -158,11 +181,16 @@ def _tried(entry: Ambiguity, tables: Sequence[Table]) -> Iterator[str]:
                 distances = ", ".join(f"`{column}` {distance:.{block.digits(column)}f}" for distance, column in near)
                 unit = "points" if block.digits(near[0][1]) == 1 else "probability"
                 yield f"{table.experiment.name}, {block.dataset}, {unit} from the published figures: {distances}"
-            for row in block.rows:
-                entries = [e for e in block.entries if e.row == row and e.values]
-                if entries and any(row.startswith(name) for name in names):
-                    stated = _stated(table, block, tables)
-                    figures = ", ".join(_beside_stated(e, stated.get((e.row, e.column), {})) for e in entries)
+            stated = _stated(table, block, tables)
+            rows = [row for row in block.rows if any(row.startswith(name) for name in names)]
+            entries = [e for e in block.entries if e.row in rows and e.values]
+            moved = [(entry, _move(entry, stated.get((entry.row, entry.column), {}))) for entry in entries]
+            if len(rows) > _FEW and stated:
+                yield from (f"{table.experiment.name}, {block.dataset}, {text}" for text in _by_column(moved))
+                continue
+            for row in rows:
+                figures = ", ".join(_with_move(entry, move) for entry, move in moved if entry.row == row)
+                if figures:
                     yield f"{table.experiment.name}, {block.dataset}, `{row}`: {figures}"
 
 
@@ -173,11 +201,26 @@ def _stated(table: Table, block: Block, tables: Sequence[Table]) -> dict[tuple[s
     return {(e.row, e.column): e.values for b in same for e in b.entries}
 
 
-def _beside_stated(entry: Entry, stated: Mapping[int, float]) -> str:
-    """Our figure under another reading, and by how much it moves what the stated one gives at equal seeds."""
-    text = f"{entry.column} {spread(list(entry.values.values()))}"
+def _move(entry: Entry, stated: Mapping[int, float]) -> float | None:
+    """By how much another reading moves our figure at equal seeds; None where they have none in common."""
     moves = [value - stated[seed] for seed, value in entry.values.items() if seed in stated]
-    return f"{text}, moved by {mean(moves):+z.1f}" if moves else text
+    return mean(moves) if moves else None
+
+
+def _with_move(entry: Entry, move: float | None) -> str:
+    text = f"{entry.column} {spread(list(entry.values.values()))}"
+    return text if move is None else f"{text}, moved by {move:+z.1f}"
+
+
+def _by_column(moved: Sequence[tuple[Entry, float | None]]) -> Iterator[str]:
+    """Of many figures the mean, the least and the largest."""
+    columns: dict[str, list[float]] = {}
+    for entry, move in moved:
+        if move is not None:
+            columns.setdefault(entry.column, []).append(move)
+    for column, moves in columns.items():
+        ends = f"{min(moves):+z.1f} to {max(moves):+z.1f}"
+        yield f"{column}: {counted(len(moves), 'figure')} moved by {mean(moves):+z.1f} on average ({ends})"
 
 
 def _is_another_reading(table: Table) -> bool:
@@ -210,15 +253,17 @@ def _counts(verdicts: Sequence[tuple[str, Verdict | None]]) -> str:
 
 
 def _count_rows(verdicts: Sequence[tuple[Table, Block, Entry]]) -> Iterator[dict[str, str]]:
-    places: dict[tuple[str, str, str], Counter[str]] = {}
+    places: dict[tuple[str, str], tuple[Block, Counter[str]]] = {}
     for table, block, entry in verdicts:
         assert entry.verdict is not None
-        place = table.experiment.name, block.dataset, entry.column
-        places.setdefault(place, Counter())[_outcome(entry.verdict)] += 1
-    for (name, dataset, column), counts in places.items():
-        about = {"where": f"{name}, {dataset}", "column": column, "figures": str(counts.total())}
-        if counts["not run"] < counts.total():
-            yield about | {word: str(counts[word]) for word in ("reproduced", "outside", "cannot be told", "not run")}
+        place = f"{table.experiment.name}, {block.dataset}", entry.column
+        places.setdefault(place, (block, Counter()))[1][_outcome(entry.verdict)] += 1
+    for (where, column), (block, counts) in places.items():
+        distance = block.distance(column)
+        if distance is not None:
+            outcomes = {word: str(counts[word]) for word in ("reproduced", "outside", "cannot be told", "not run")}
+            about = {"where": where, "column": column, "figures": str(counts.total()), **outcomes}
+            yield about | {"points off": f"{distance:.{block.digits(column)}f}"}
 
 
 def _truths(tables: Sequence[Table], loss: str) -> Iterator[_Truth]:
