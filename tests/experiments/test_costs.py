@@ -76,6 +76,16 @@ def test_what_an_attack_takes_is_known_of_models_of_its_kind(cells: list[Cell]) 
     assert elsewhere.attack(plain, longer, 500) == Cost(pytest.approx(500 * 30 * 0.001), False), half
 
 
+def test_a_trial_says_little_of_the_real_thing(cells: list[Cell]) -> None:
+    """Compiling takes as long for one epoch as for many; and a batch for one image as for many."""
+    trial, named = finished(cells[0], seconds=2.0), cells[0].attacks[0]
+    trial["training"] |= {"epochs": 1, "seconds": 1.0, "setup_seconds": 30.0}
+    trial["n"] = 10
+    assert Known([trial], "there").training(cells[0].training, 100) == Cost(130.0)
+    both = Known([trial, finished(cells[0], seconds=8.0)], "there")
+    assert both.attack(cells[0], named, 1010) == Cost(pytest.approx(10.0))
+
+
 def test_a_training_costs_the_passes_of_its_step(cells: list[Cell]) -> None:
     """TRADES passes the clean images beside the adversarial ones, which Madry's with as many steps does not."""
 

@@ -29,7 +29,8 @@ _FACTORS = ("steps", "restarts", "search_steps", "samples", "targets", "queries"
 
 _TIMED_SECONDS = 1.0  # after which no other batch is timed
 
-_Times = dict[tuple[object, ...], dict[str, list[float]]]  # by what is done, and by data set
+# By what is done, and by data set: how much that was, and of how many images.
+_Times = dict[tuple[object, ...], dict[str, list[tuple[float, int]]]]
 
 
 @dataclass(frozen=True)
@@ -89,28 +90,34 @@ def plan_grid(store: Store | None, cells: Sequence[Cell], known: "Known") -> lis
 
     Without a store nothing is there.
     """
+    there = {cell.hash for cell in cells if store is not None and store.load(cell) is not None}
+    needed = {each.hash: each for cell in cells if cell.hash not in there for each in _trainings(cell)}
+    trained = {name for name, each in needed.items() if store is not None and store.is_trained(each)}
     counted: set[str] = set()
     attacked: set[tuple[object, ...]] = set()
     planned = []
     for cell in cells:
-        finished = store is not None and store.load(cell) is not None
-        trained = store is not None and store.is_trained(cell.training)
+        finished, own = cell.hash in there, cell.training.hash in trained
         new = {_attack_key(cell, attack): attack for attack in cell.attacks}
         if finished or cell.hash in counted:
-            attacked |= new.keys() if trained else set()  # with the weights what attacks have found is kept
-            planned.append(PlannedCell(cell, finished, trained))
+            attacked |= new.keys() if own else set()  # with the weights what attacks have found is kept
+            planned.append(PlannedCell(cell, finished, own))
             continue
         counted.add(cell.hash)
         training = Cost()
-        for each in filter(None, (cell.training, cell.substitute)):
-            if each.hash not in counted and not (store is not None and store.is_trained(each)):
+        for each in _trainings(cell):
+            if each.hash not in counted | trained:
                 training += known.training(each, _epochs_left(store, each, counted))
             counted.add(each.hash)
         attacks = [known.attack(cell, attack, cell.examples) for key, attack in new.items() if key not in attacked]
         attacked |= new.keys()
         rest = sum(attacks, known.analyses(cell) + known.audit(cell))
-        planned.append(PlannedCell(cell, finished, trained, training, rest))
+        planned.append(PlannedCell(cell, finished, own, training, rest))
     return planned
+
+
+def _trainings(cell: Cell) -> list[Training]:
+    return [training for training in (cell.training, cell.substitute) if training is not None]
 
 
 def _attack_key(cell: Cell, attack: NamedAttack) -> tuple[object, ...]:
@@ -166,25 +173,25 @@ class Known:
     ) -> None:
         self.device = device
         self._timed = timed
-        self._taken: _Times = {}  # seconds an image
+        self._taken: _Times = {}  # seconds
+        self._setups: dict[str, list[float]] = {}  # seconds before the first epoch, by network
         self._shares: _Times = {}  # of the passes that an attack may make
         self._audits: dict[object, list[float]] = {}  # how much longer than AutoAttack, by mode
         self._analysed: dict[str, list[float]] = {}
         self._passes: dict[str, list[_Passes]] = {}  # by network
         for result in results:
-            with suppress(
-                KeyError, TypeError, ValueError
-            ):  # of another version, or with names that are known elsewhere
+            # Results may be of another version, or have names that are known elsewhere.
+            with suppress(KeyError, TypeError, ValueError):
                 self._learn(result)
 
     def training(self, training: Training, epochs: int) -> Cost:
         """Of so many epochs."""
         images = epochs * describe(training.dataset).counts["train"]
         step = _passes_of_a_step(training.config.as_dict().get("adversarial"))
-        found = _find(self._taken, training.dataset, (training.model, training.precision, step))
-        if found:
-            return Cost(images * found[0], found[1])
-        return Cost(images * step * self._a_pass(training), False)
+        setup = mean(self._setups.get(training.model, [0.0]))
+        if found := _find(self._taken, training.dataset, (training.model, training.precision, step)):
+            return Cost(setup + images * found[0], found[1])
+        return Cost(setup + images * step * self._a_pass(training), False)
 
     def attack(self, cell: Cell, attack: NamedAttack, examples: int | None) -> Cost:
         """Of an attack on a cell's images."""
@@ -238,21 +245,25 @@ class Known:
                 victim = "transfer", result["cell"]["substitute"]["model"]
             elif count:
                 for kind in (text, _kind(text)):
-                    _note(self._shares, dataset, (kind, hard), count / n / _most_passes(text))
+                    _note(self._shares, dataset, (kind, hard), count / _most_passes(text), n)
                 if here:
                     self._note_passes(dataset, model, attack["seconds"], count)
             if _kind(text) is AutoAttack:
                 longest = max(longest, attack["seconds"] / n)
             if here:
-                _note(self._taken, dataset, (*victim, text), attack["seconds"] / n)
+                _note(self._taken, dataset, (*victim, text), attack["seconds"], n)
         if here:
             self._analysed.setdefault(_analyses_key(result["cell"]), []).append(result["seconds"]["analyses"])
         if "audit" in result:
-            mode, seconds = result["cell"]["audit"]["mode"], result["seconds"]["audit"] / result["audit"]["clean"]["n"]
+            mode, seconds, few = (
+                result["cell"]["audit"]["mode"],
+                result["seconds"]["audit"],
+                result["audit"]["clean"]["n"],
+            )
             if longest:
-                self._audits.setdefault(mode, []).append(seconds / longest)
+                self._audits.setdefault(mode, []).append(seconds / few / longest)
             if here:
-                _note(self._taken, dataset, (model, hard, mode), seconds)
+                _note(self._taken, dataset, (model, hard, mode), seconds, few)
 
     def _learn_training(self, training: Mapping[str, Any], done: Mapping[str, Any]) -> None:
         if done["device"] != self.device:
@@ -260,9 +271,9 @@ class Known:
         dataset, model = training["dataset"], training["model"]
         images = done["epochs"] * describe(dataset).counts["train"]
         step = _passes_of_a_step(training["train"].get("adversarial"))
-        seconds = done["seconds"] + done.get("setup_seconds", 0.0)
-        _note(self._taken, dataset, (model, training.get("precision"), step), seconds / images)
-        self._note_passes(dataset, model, seconds, images * step)
+        _note(self._taken, dataset, (model, training.get("precision"), step), done["seconds"], images)
+        self._note_passes(dataset, model, done["seconds"], images * step)
+        self._setups.setdefault(model, []).append(done.get("setup_seconds", 0.0))
 
     def _note_passes(self, dataset: str, model: str, seconds: float, passes: int) -> None:
         self._passes.setdefault(model, []).append(_Passes(seconds, passes, _values(model, dataset)))
@@ -281,17 +292,20 @@ def _attacked_key(cell: Cell, what: str) -> tuple[object, ...]:
     return cell.training.model, cell.training.config.adversarial is not None, what
 
 
-def _note(times: _Times, dataset: str, key: tuple[object, ...], seconds: float) -> None:
-    times.setdefault(key, {}).setdefault(dataset, []).append(seconds)
+def _note(times: _Times, dataset: str, key: tuple[object, ...], amount: float, images: int) -> None:
+    times.setdefault(key, {}).setdefault(dataset, []).append((amount, images))
 
 
 def _find(times: _Times, dataset: str, key: tuple[object, ...], by_size: bool = True) -> tuple[float, bool] | None:
-    """The mean on this data set, or an estimate from the others; None where there is neither."""
-    found = times.get(key, {})
+    """An image's on this data set, or an estimate from the others; None where there is neither."""
+    found = {
+        name: sum(amount for amount, _ in done) / sum(images for _, images in done)
+        for name, done in times.get(key, {}).items()
+    }
     if dataset in found:
-        return mean(found[dataset]), True
+        return found[dataset], True
     sizes = {name: math.prod(describe(name).shape) if by_size else 1 for name in (dataset, *found)}
-    others = [mean(values) * sizes[dataset] / sizes[name] for name, values in found.items()]
+    others = [amount * sizes[dataset] / sizes[name] for name, amount in found.items()]
     return (mean(others), False) if others else None
 
 
