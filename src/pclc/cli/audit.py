@@ -29,7 +29,7 @@ def audit(
         Path | None, typer.Option(help="Folder for audit.json and witnesses.safetensors; by default the run directory.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="A network, or package.module:factory, instead of a run.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, .pt or .pth.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, or of torch.save.")] = None,
     robustbench: Annotated[
         str | None, typer.Option(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
     ] = None,

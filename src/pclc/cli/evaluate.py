@@ -33,7 +33,7 @@ def evaluate(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json; by default the run directory.")] = None,
     model: Annotated[str | None, typer.Option(help="A network, or package.module:factory, instead of a run.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, .pt or .pth.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, or of torch.save.")] = None,
     robustbench: Annotated[
         str | None, typer.Option(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
     ] = None,

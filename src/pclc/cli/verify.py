@@ -12,7 +12,7 @@ def verify(
     model: Annotated[
         str | None, typer.Option(help="A run directory, a network, or package.module:factory with --weights.")
     ] = None,
-    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, .pt or .pth.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, or of torch.save.")] = None,
     robustbench: Annotated[str | None, typer.Option(help="A name in RobustBench's zoo.")] = None,
     threat_model: Annotated[str, typer.Option(help="With --robustbench: Linf or L2.")] = "Linf",
     dataset: Annotated[str | None, typer.Option(help="Data set; by default the one that the file names.")] = None,

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ FORMAT = "pclc-model"
 VERSION = 1
 
 _COMPILED = "_orig_mod."  # put into names by torch.compile, at any level
-_PARALLEL = "module."  # put before names by DataParallel and DistributedDataParallel
-_CONTAINERS = ("state_dict", "model_state_dict", "model")
+_AVERAGED = "n_averaged"  # put beside them by torch.optim.swa_utils.AveragedModel
 
 
 def save_model(model: nn.Module, directory: str | os.PathLike[str]) -> None:
@@ -73,33 +72,27 @@ def load_model(
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Load a state_dict, ours or that of others, into `model`; every name and every shape has to fit.
 
-    `path` is a `.safetensors` file, or a `.pt` or `.pth` file that holds tensors only (`torch.load` with
-    `weights_only=True`: code inside is refused, not run), perhaps under a key `state_dict`, `model_state_dict` or
-    `model`. Prefixes of wrappers (`module.`, `_orig_mod.`) are taken off.
+    `path` is a `.safetensors` file, or one that torch wrote (`torch.load` with `weights_only=True`: code inside is
+    refused, not run). There the state_dict may lie under keys, such as `state_dict` or `model`; where several fit,
+    such as the weights and their average, none is chosen. A prefix that all names share (`module.`, `_orig_mod.`,
+    `model.`) is taken off.
     """
     path = Path(path)
     core = _core(unwrap(model))
-    expected = {name.replace(_COMPILED, ""): (name, value) for name, value in core.state_dict().items()}
-    found: dict[str, Tensor] = {}
-    for name, value in _read_state_dict(path).items():
-        plain = _plain_name(name, expected)
-        if plain in found:
-            raise ValueError(f"The weights in {path} hold {plain!r} twice, with and without a wrapper's prefix.")
-        found[plain] = value
-
-    reshaped = [
-        f"{name} {tuple(found[name].shape)} instead of {tuple(value.shape)}"
-        for name, (_, value) in expected.items()
-        if name in found and found[name].shape != value.shape
-    ]
-    problems = [
-        _count("missing", [name for name in expected if name not in found]),
-        _count("unexpected", [name for name in found if name not in expected]),
-        _count("of another shape", reshaped),
-    ]
-    if any(problems):
-        raise ValueError(f"The weights in {path} do not fit the model: {'; '.join(filter(None, problems))}.")
-    core.load_state_dict({name: found[plain] for plain, (name, _) in expected.items()})
+    names = {name.replace(_COMPILED, ""): name for name in core.state_dict()}
+    expected = {plain: core.state_dict()[name] for plain, name in names.items()}
+    found = {key: _plain(state, expected) for key, state in _read_state_dicts(path).items()}
+    problems = {key: _problems(state, expected) for key, state in found.items()}
+    fitting = [key for key in found if not problems[key]]
+    if len(fitting) > 1:
+        raise ValueError(
+            f"Expected one set of weights in {path}, but got several that fit the model, under {', '.join(fitting)}: "
+            "save the one that is meant in a file of its own."
+        )
+    if not fitting:
+        nearest = max(found, key=lambda key: len(found[key].keys() & expected.keys()))
+        raise ValueError(f"The weights in {path} do not fit the model: {problems[nearest]}.")
+    core.load_state_dict({names[plain]: value for plain, value in found[fitting[0]].items()})
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -118,12 +111,31 @@ def _core(model: nn.Module) -> nn.Module:
     return model.model if isinstance(model, Normalized) else model
 
 
-def _plain_name(name: str, expected: Mapping[str, object]) -> str:
-    """Take wrappers' prefixes off, but not a `module.` that the model itself has."""
-    name = name.replace(_COMPILED, "")
-    while name not in expected and name.startswith(_PARALLEL):
-        name = name.removeprefix(_PARALLEL)
-    return name
+def _plain(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Take off what wrappers put into names: a prefix of all of them, while the model has none of these names."""
+    state = {name.replace(_COMPILED, ""): value for name, value in state.items()}
+    if _AVERAGED not in expected:
+        state.pop(_AVERAGED, None)
+    while state and not state.keys() & expected.keys():
+        prefix = next(iter(state)).partition(".")[0] + "."
+        if not all(name.startswith(prefix) for name in state):
+            break
+        state = {name.removeprefix(prefix): value for name, value in state.items()}
+    return state
+
+
+def _problems(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
+    reshaped = [
+        f"{name} {tuple(found[name].shape)} instead of {tuple(value.shape)}"
+        for name, value in expected.items()
+        if name in found and found[name].shape != value.shape
+    ]
+    counts = [
+        _count("missing", [name for name in expected if name not in found]),
+        _count("unexpected", [name for name in found if name not in expected]),
+        _count("of another shape", reshaped),
+    ]
+    return "; ".join(filter(None, counts))
 
 
 def _count(kind: str, names: Iterable[str], shown: int = 3) -> str:
@@ -132,14 +144,26 @@ def _count(kind: str, names: Iterable[str], shown: int = 3) -> str:
     return f"{len(names)} {kind} ({', '.join(names[:shown])}{more})" if names else ""
 
 
-def _read_state_dict(path: Path) -> Mapping[str, Tensor]:
+def _read_state_dicts(path: Path) -> dict[str, Mapping[str, Tensor]]:
+    """Each state_dict in a file, by the keys that lead to it."""
     if not path.is_file():
         raise FileNotFoundError(f"Expected weights in {path}, but there is no such file.")
-    if path.suffix == ".safetensors":
-        return _read_safetensors(path)
-    if path.suffix in (".pt", ".pth"):
-        return _read_torch(path)
-    raise ValueError(f"Expected weights in a .safetensors, .pt or .pth file, but got {path}.")
+    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
+    found = dict(_state_dicts(content))
+    if not found:
+        odd = next((name for name, value in content.items() if not isinstance(value, Tensor)), None)
+        why = "there is none" if odd is None else f"{odd!r} is of type {type(content[odd]).__name__}"
+        raise ValueError(f"Expected {path} to hold a state_dict of tensors, but {why}.")
+    return found
+
+
+def _state_dicts(content: object, key: str = "") -> Iterator[tuple[str, Mapping[str, Tensor]]]:
+    if not isinstance(content, Mapping):
+        return
+    if content and all(isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()):
+        yield key, content
+    for name, value in content.items():
+        yield from _state_dicts(value, f"{key}[{name!r}]")
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -152,27 +176,26 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"Expected {path} to be a safetensors file, but it cannot be read: {error}.") from error
 
 
-def _read_torch(path: Path) -> Mapping[str, Tensor]:
+def _read_torch(path: Path) -> Mapping[Any, Any]:
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged or hostile file fails in the unpickler, the archive or the tensors alike
         raise ValueError(
-            f"Expected {path} to hold a state_dict of tensors and nothing else, but torch.load with weights_only=True "
-            f"refuses it. Save model.state_dict() instead of the model."
+            f"Expected {path} to hold a state_dict, but torch.load with weights_only=True refuses it{_culprits(path)}. "
+            "Save model.state_dict() alone."
         ) from error
-    while isinstance(content, Mapping):
-        inner = next((content[key] for key in _CONTAINERS if isinstance(content.get(key), Mapping)), None)
-        if inner is None:
-            break
-        content = inner
     if not isinstance(content, Mapping):
         raise ValueError(f"Expected {path} to hold a state_dict, but got a {type(content).__name__}.")
-    for name, value in content.items():
-        if not isinstance(name, str) or not isinstance(value, Tensor):
-            raise ValueError(
-                f"Expected {path} to hold a state_dict of tensors, but {name!r} is of type {type(value).__name__}."
-            )
     return content
+
+
+def _culprits(path: Path) -> str:
+    """What a file names that would be imported and might run; it is read from the bytes."""
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except Exception:  # no file of torch's, or one of its old format
+        return ""
+    return f", because it also holds {', '.join(sorted(names)[:3])}" if names else ""
 
 
 def _read_config(path: Path) -> ModelConfig:
