@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from pclc.models import create_model, load_model, load_weights, save_model
+from pclc.models import Normalize, create_model, load_model, load_weights, save_model
 
 
 class Tied(nn.Module):
@@ -68,6 +68,9 @@ def test_round_trip_with_normalisation_and_the_same_names_as_without(tmp_path):
     plain = create_model("lenet5")
     load_weights(plain, tmp_path / "model.safetensors")
     assert_same_weights(plain, model.model)
+    sequence = nn.Sequential(Normalize([0.13], [0.31]), create_model("lenet5"))
+    load_weights(sequence, tmp_path / "model.safetensors")
+    assert_same_weights(sequence[1], model.model)
 
 
 def compiled(model):

@@ -74,13 +74,13 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
     `path` is a `.safetensors` file, or one that torch wrote (`torch.load` with `weights_only=True`: code inside is
     refused, not run). There the state_dict may lie under keys, such as `state_dict` or `model`; where several fit,
-    such as the weights and their average, none is chosen. A prefix that all names share (`module.`, `_orig_mod.`,
-    `model.`) is taken off.
+    such as the weights and their average, none is chosen. A prefix that all names share counts for nothing, in the
+    file (`module.`, `model.`) and in the model, which may be a `Sequential` of a `Normalize` and the network.
     """
-    path = Path(path)
-    core = _core(unwrap(model))
-    names = {name.replace(_COMPILED, ""): name for name in core.state_dict()}
-    expected = {plain: core.state_dict()[name] for plain, name in names.items()}
+    path, model = Path(path), unwrap(model)
+    own = model.state_dict()
+    expected = _plain(own)
+    names = dict(zip(expected, own, strict=True))
     found = {key: _plain(state, expected) for key, state in _read_state_dicts(path).items()}
     problems = {key: _problems(state, expected) for key, state in found.items()}
     fitting = [key for key in found if not problems[key]]
@@ -92,7 +92,7 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     if not fitting:
         nearest = max(found, key=lambda key: len(found[key].keys() & expected.keys()))
         raise ValueError(f"The weights in {path} do not fit the model: {problems[nearest]}.")
-    core.load_state_dict({names[plain]: value for plain, value in found[fitting[0]].items()})
+    model.load_state_dict({names[plain]: value for plain, value in found[fitting[0]].items()})
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -111,12 +111,12 @@ def _core(model: nn.Module) -> nn.Module:
     return model.model if isinstance(model, Normalized) else model
 
 
-def _plain(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Take off what wrappers put into names: a prefix of all of them, while the model has none of these names."""
+def _plain(state: Mapping[str, Tensor], expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """Take off what wrappers put into names: a prefix that all share, in a file while none of its names is expected."""
     state = {name.replace(_COMPILED, ""): value for name, value in state.items()}
-    if _AVERAGED not in expected:
+    if expected is not None and _AVERAGED not in expected:
         state.pop(_AVERAGED, None)
-    while state and not state.keys() & expected.keys():
+    while state and not state.keys() & (expected or {}).keys():
         prefix = next(iter(state)).partition(".")[0] + "."
         if not all(name.startswith(prefix) for name in state):
             break
