@@ -54,7 +54,7 @@ def test_missing_files_are_named_with_their_folder_and_the_command(tmp_path):
     sentence = str(caught.value)
     assert f"mnist: the train split is not in {tmp_path}." in sentence
     assert "MNIST/raw/train-images-idx3-ubyte or MNIST/raw/train-images-idx3-ubyte.gz" in sentence
-    assert "`pclc data fetch mnist`" in sentence
+    assert "`pclc data fetch mnist`, name another folder with --root or PCLC_DATA, or put there MNIST/" in sentence
 
 
 @pytest.mark.parametrize("name", [name for name in dataset_names() if name != "digits"])

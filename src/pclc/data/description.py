@@ -86,7 +86,6 @@ class Description:
                 lacking += [part[0] for part in absent]
         partly = f" (there in part; {', '.join(lacking)} lacking)" if lacking else ""
         return (
-            f"{self.name}: the {split} split is not in {root}{partly}. Run `pclc data fetch {self.name}`, or put there "
-            + "; or ".join(ways)
-            + "."
+            f"{self.name}: the {split} split is not in {root}{partly}. Run `pclc data fetch {self.name}`, name another "
+            f"folder with --root or PCLC_DATA, or put there {'; or '.join(ways)}."
         )
