@@ -297,6 +297,8 @@ def test_compare(case) -> None:
         ({"x": (torch.rand(4, 2) * 255).byte()}, r"torch.uint8 with values from .*: use x.float\(\) / 255"),
         ({"x": torch.tensor([[-0.4, 2.8]] * 4)}, r"values from -0.4 to 2.8: leave them as they were before normalis"),
         ({"x": torch.rand(4, 3)}, r"Expected `model` to take images of shape \(3,\), as `x` has them, but its first"),
+        ({"x": X.double()}, r"to be torch.float64, as `x` is, but got torch.float32: use x.float\(\)"),
+        ({"model": linear().half()}, r"to be torch.float32, as `x` is, but got torch.float16: use model.float\(\)"),
         ({"x": X - 1}, r"`x` to have values in \[0, 1\]"),
         ({"x": X[:0], "y": Y[:0]}, r"at least one example"),
         ({"y": Y + 2}, r"label in `y` to lie in \[0, 1\]"),

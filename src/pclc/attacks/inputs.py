@@ -94,9 +94,10 @@ def explain_types(model: Model, x: Tensor) -> Iterator[None]:
                 f"Expected `model` to take images of shape {tuple(x.shape[1:])}, as `x` has them, but its first pass "
                 f"failed: {error}"
             ) from error
+        use = "model.float()" if x.dtype == torch.float32 else "x.float()"
         raise ValueError(
             f"Expected the parameters of `model` to be {x.dtype}, as `x` is, but got {', '.join(sorted(types))}: use "
-            "model.float(). `Execution(precision=...)` chooses the precision of attacks."
+            f"{use}. `Execution(precision=...)` chooses the precision of attacks."
         ) from error
 
 
