@@ -322,6 +322,24 @@ def test_refusals(changes: dict[str, object], sentence: str) -> None:
         pclc.evaluate(**{"model": linear(), "x": X, "y": Y, **changes})  # type: ignore[arg-type]
 
 
+def test_an_attack_that_takes_other_arguments_is_told_its_own() -> None:
+    """As objects of torchattacks, which hold their model."""
+    with pytest.raises(TypeError) as caught:
+        pclc.evaluate(linear(), X, Y, [lambda images, labels: images])  # type: ignore[list-item,misc]
+    assert caught.value.__notes__ == [
+        "<lambda> is called as (model, x, y): where it takes others, put it into a function."
+    ]
+
+
+def test_a_report_is_printed_as_a_few_lines() -> None:
+    text = str(pclc.evaluate(linear(), X, Y, ["fgsm(eps=0.1)", Foreign(leap, "leap", norm="Linf", eps=0.1)]))
+    clean, *attacks, worst, note = text.splitlines()
+    assert clean.startswith("clean: ")
+    assert [line.partition(":")[0] for line in attacks] == ["fgsm(eps=0.1)", "leap"]
+    assert worst.startswith("worst case of all: ")
+    assert "left the ball" in note
+
+
 def test_foreign_refusals() -> None:
     with pytest.raises(ValueError, match=r"`norm` and `eps` together"):
         Foreign(leap, norm="Linf")

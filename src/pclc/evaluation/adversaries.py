@@ -217,7 +217,11 @@ def _run_foreign(attack: Foreign, model: Model, x: Tensor, y: Tensor, seed: int,
         passes += len(inputs[0]) if inputs and isinstance(inputs[0], Tensor) else 0
 
     def batch(x: Tensor, y: Tensor) -> Tensor:
-        x_adv = attack.call(model, x.clone(), y.clone())
+        try:
+            x_adv = attack.call(model, x.clone(), y.clone())
+        except TypeError as error:
+            error.add_note(f"{attack.label} is called as (model, x, y): where it takes others, put it into a function.")
+            raise
         if not isinstance(x_adv, Tensor) or x_adv.shape != x.shape:
             got = tuple(x_adv.shape) if isinstance(x_adv, Tensor) else f"a {type(x_adv).__name__}"
             raise ValueError(f"Expected {attack.label} to return a tensor of shape {tuple(x.shape)}, but got {got}.")

@@ -252,6 +252,10 @@ class Evaluation:
             rows.append(_row("worst case of all", self.robust_accuracy))
         return rows
 
+    def __str__(self) -> str:
+        lines = (f"{row['attack']}: {row['accuracy']} % ({row['interval']})" for row in self.rows())
+        return "\n".join((*lines, *self.notes))
+
     def sentence(self) -> str:
         """The conditions, in one line."""
         about = self.conditions

@@ -114,6 +114,9 @@ class Audit:
             for f in self.checks
         ]
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self) -> Iterator[str]:
         """The verdict and its figures, for people."""
         about = self.conditions
