@@ -38,7 +38,8 @@ def test_descriptions_are_complete(name):
 
 def test_an_unknown_name_gets_a_sentence_with_the_choices():
     with pytest.raises(
-        ValueError, match=r"one of digits, mnist, .*, but got 'imagenet'\. Did you mean 'tiny-imagenet'\?"
+        ValueError,
+        match=r"data set to be one of digits, .*, but got 'imagenet'\. Did you mean 'tiny-imagenet'\? Images of",
     ):
         load_dataset("imagenet")
 

@@ -129,7 +129,10 @@ def test_loading_leaves_the_random_generator_alone(tmp_path):
 
 
 def test_a_model_from_nowhere_cannot_be_saved(tmp_path):
-    with pytest.raises(ValueError, match=r"come from create_model or load_model.*but got a Linear without that note"):
+    with pytest.raises(
+        ValueError,
+        match=r"come from create_model or load_model.*but got a Linear without that note: use create_model\('package",
+    ):
         save_model(nn.Linear(2, 2), tmp_path)
     assert not os.listdir(tmp_path)
 

@@ -269,5 +269,8 @@ def describe(name: str) -> Description:
     """Return the description of a data set."""
     if name not in _DESCRIPTIONS:
         known, hint = ", ".join(_DESCRIPTIONS), did_you_mean(name.lower(), _DESCRIPTIONS)
-        raise ValueError(f"Expected argument `name` to be one of {known}, but got {name!r}.{hint}")
+        raise ValueError(
+            f"Expected the data set to be one of {known}, but got {name!r}.{hint} "
+            "Images of your own are taken in Python, by pclc.train (as a pclc.Dataset), pclc.evaluate and pclc.audit."
+        )
     return _DESCRIPTIONS[name]

@@ -45,7 +45,7 @@ def config_of(model: nn.Module) -> ModelConfig:
     if not isinstance(config, ModelConfig):
         raise ValueError(
             f"Expected `model` to come from create_model or load_model, which note how to rebuild it, "
-            f"but got a {type(model).__name__} without that note."
+            f"but got a {type(model).__name__} without that note: use create_model('package.module:factory')."
         )
     return config
 

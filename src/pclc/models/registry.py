@@ -92,7 +92,7 @@ def _find_factory(name: str) -> Factory:
         hint = did_you_mean(name.lower(), _FACTORIES)
         choices = ", ".join(model_names())
         raise ValueError(
-            f"Expected argument `name` to be one of {choices}, or package.module:factory, but got {name!r}.{hint}"
+            f"Expected the model to be one of {choices}, or package.module:factory, but got {name!r}.{hint}"
         )
     return _FACTORIES[name]
 
