@@ -84,6 +84,14 @@ def test_bench_loss_and_page(tmp_path: Path) -> None:
     assert f"{result['rows'][0]['PC-LC ms']:.4g}" in page.read_text()
 
 
+def test_what_was_measured_is_shown_also_where_it_cannot_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    arguments = ("--device", "cpu", "--shape", "64x10", "--dtype", "fp32", "--rounds", "1", "--no-compiled", "--json")
+    done = pclc("bench", "loss", *arguments, "--save", tmp_path / "file" / "x.json", code=2)
+    assert len(json.loads(done.stdout)["rows"]) == 2
+    assert "to be a folder, but it is a file" in done.stderr
+
+
 def test_bench_train() -> None:
     done = pclc("bench", "train", "digits", "--epochs", "2", "--device", "cpu", "--json")
     rows = json.loads(done.stdout)["rows"]

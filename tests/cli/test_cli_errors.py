@@ -111,7 +111,7 @@ def test_a_pipe_that_nobody_reads_is_no_verdict(command: Command, monkeypatch: p
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("pclc.cli.data.console", closed)
+    monkeypatch.setattr("pclc.cli.data.print_table", closed)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # which typer replaces
     monkeypatch.setattr(sys, "stderr", sys.stderr)
     monkeypatch.setattr(sys, "argv", ["pclc", "data", "list"])

@@ -48,7 +48,7 @@ def test_list_shows_what_is_where(small_mnist):
 def test_list_is_a_table(small_mnist):
     result = pclc("list", "--root", small_mnist)
     assert result.exit_code == 0
-    for text in ("mnist", "50,000", "3 x 32 x 32", "missing", "tiny-imagenet"):
+    for text in ("mnist", "50000", "3 x 32 x 32", "missing", "tiny-imagenet"):
         assert text in result.stdout
 
 

@@ -105,8 +105,14 @@ def test_without_network_the_sentence_says_which_files_belong_where(tmp_path):
     assert "train-images-idx3-ubyte.gz could not be downloaded (http://127.0.0.1:9/" in sentence
     assert sentence.count("no connection") == 2
     assert f"put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz into {root}/MNIST/raw" in sentence
-    assert "`pclc data check mnist`" in sentence
+    assert f"`pclc data check mnist --root {root}`" in sentence
     assert all_files(root) == []
+
+
+def test_a_folder_that_cannot_be_made_is_no_lack_of_network(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        fetch_files(mnist_from(NOBODY), tmp_path / "file")
 
 
 @pytest.mark.parametrize("kept", [b"", FILES["train-images-idx3-ubyte.gz"][:-1]])

@@ -21,13 +21,13 @@ Save = Annotated[Path | None, typer.Option(help="Also write the result to this J
 
 def _finish(result: Any, as_json: bool, save: Path | None, runs: Sequence[Path] = ()) -> None:
     result = _repeatable(result, runs)
-    if save:
-        result.save(save)
     if as_json:
         typer.echo(json.dumps(asdict(result), indent=1))
     else:
         conditions = "; ".join(f"{name} {value}" for name, value in result.conditions.items())
         print_table(result.rows, title=conditions, lift=True)
+    if save:  # last: where that fails, what was measured is at least on the screen
+        result.save(save)
 
 
 def _repeatable(result: Any, runs: Sequence[Path] = ()) -> Any:

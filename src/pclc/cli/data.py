@@ -2,11 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pclc.cli.output import console
+from pclc.cli.output import print_table
 
 data_app = typer.Typer(
     no_args_is_help=True,
@@ -51,33 +51,21 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
     """
     from pclc.data.registry import dataset_names, describe
 
-    descriptions = [describe(name) for name in dataset_names()]
+    rows: list[dict[str, Any]] = [
+        {
+            "name": item.name,
+            "train": item.counts["train"],
+            "test": item.counts["test"],
+            "classes": item.num_classes,
+            "size": item.shape,
+            "where": _where(item.name, root),
+        }
+        for item in map(describe, dataset_names())
+    ]
     if as_json:
-        rows = [
-            {
-                "name": item.name,
-                "train": item.counts["train"],
-                "test": item.counts["test"],
-                "classes": item.num_classes,
-                "size": item.shape,
-                "where": _where(item.name, root),
-            }
-            for item in descriptions
-        ]
         typer.echo(json.dumps(rows, indent=2))
-        return
-
-    from rich.table import Column, Table
-
-    headings = ("name", "train", "test", "classes", "size", "where")
-    table = Table(*(Column(heading, overflow="fold") for heading in headings), box=None)
-    for column in table.columns[1:4]:
-        column.justify = "right"
-    for item in descriptions:
-        counts = (f"{item.counts[split]:,}" for split in ("train", "test"))
-        size = " x ".join(map(str, item.shape))
-        table.add_row(item.name, *counts, str(item.num_classes), size, _where(item.name, root))
-    console().print(table)
+    else:
+        print_table([row | {"size": " x ".join(map(str, row["size"]))} for row in rows])
 
 
 @data_app.command()

@@ -86,12 +86,15 @@ def fetch_files(description: Description, root: Path) -> list[Path]:
     with progress_bar("{task.percentage:>3.0f} %") as progress:
         for download in description.downloads:
             target = root / download.path
+            target.parent.mkdir(
+                parents=True, exist_ok=True
+            )  # so that a folder that cannot be made is no lack of network
             failures = _retrieve(download, target, progress)
             if failures:
                 raise FileNotFoundError(
                     f"{description.name}: {target.name} could not be downloaded ({'; '.join(failures)}). "
                     f"Without network, put {_where_files_belong(description, root)}, "
-                    f"and run `pclc data check {description.name}`."
+                    f"and run `pclc data check {description.name} --root {root}`."
                 )
             targets.append(target)
     return targets
