@@ -27,6 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Train classifiers with the PC-LC loss, attack them, and see the robustness that is really left.\n\n"
     "Begin with `pclc demo`. Each command has `--help` with examples.",
 )
@@ -66,7 +67,7 @@ def main() -> None:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            app()
+            app(prog_name="pclc")  # also under `python -m pclc`, whose name is no word to complete
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # nobody reads on; typer ends with 1, as if it were a verdict
             sys.exit(_CRASH)
