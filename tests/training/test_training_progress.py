@@ -47,3 +47,15 @@ def test_short_steps_are_not_looked_at(wait: Callable[[float], None]) -> None:
         wait(0.5)
         bar.step(0.5)
         assert bar.display.tasks[0].completed == 0
+
+
+def test_neither_the_epoch_nor_the_time_left_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress.bar("digits pc-lc", epochs=20, done=19, shown=True) as bar:
+        assert bar is not None
+        bar(entry(20) | {"validation_accuracy": 0.5, "validation_robust_accuracy": 0.5})
+    shown = " ".join(capsys.readouterr().err.split())
+    for words in ("20/20", "0:00:00 left 0:00:00", "robust 0.5000", "1,234 img/s"):
+        assert words in shown

@@ -86,9 +86,7 @@ def fetch_files(description: Description, root: Path) -> list[Path]:
     with progress_bar("{task.percentage:>3.0f} %") as progress:
         for download in description.downloads:
             target = root / download.path
-            target.parent.mkdir(
-                parents=True, exist_ok=True
-            )  # so that a folder that cannot be made is no lack of network
+            target.parent.mkdir(parents=True, exist_ok=True)  # that this fails is no lack of network
             failures = _retrieve(download, target, progress)
             if failures:
                 raise FileNotFoundError(

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from pclc.data.progress import progress_bar
 from pclc.execution import Execution
 from pclc.experiments.costs import Known, PlannedCell, known_here, plan_grid
 from pclc.experiments.engines import Workers, open_engine
@@ -182,30 +183,16 @@ def _models(cell: Cell) -> list[Training]:
 @contextmanager
 def _progress(store: Store, planned: Sequence[PlannedCell]) -> Iterator[None]:
     """A bar over the whole grid, which looks at the store: so it knows of all processes that share it."""
-    import sys
-
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-    )
     over = threading.Event()
-    console = Console(file=sys.stderr)
-    with Progress(*columns, console=console, speed_estimate_period=3600) as display:
+    with progress_bar("{task.percentage:.0f} %") as display:
         task = display.add_task("", total=1.0)
         before = sum(plan.finished for plan in planned)
 
         def look() -> None:
             nonlocal before
             done, share, busy = grid_progress(store, planned)
-            if done > before and not console.is_terminal:  # a file has no bar that moves
-                console.print(f"{done} of {len(planned)} cells after {display.tasks[0].elapsed or 0:.0f} s")
+            if done > before and not display.console.is_terminal:  # a file has no bar that moves
+                display.console.print(f"{done} of {len(planned)} cells after {display.tasks[0].elapsed or 0:.0f} s")
             before = done
             text = f"{done} of {len(planned)} cells" + (f", now {busy}" if busy else "")
             display.update(task, completed=share, description=text)

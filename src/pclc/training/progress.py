@@ -1,13 +1,13 @@
 """What a run shows while it goes on: loss, accuracy, images a second, time left; and TensorBoard's files."""
 
-import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from pclc.data.progress import progress_bar
 
 _SCALARS = (
     "loss",
@@ -27,22 +27,8 @@ class Bar:
     """A line that moves with the steps, on the error stream; in a file, which has none that moves, a line an epoch."""
 
     def __init__(self, title: str, epochs: int, done: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Display
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
-        # rich forgets what is older than the period, by default 30 seconds, and of one epoch alone it knows no speed.
-        self.display = Display(*columns, console=Console(file=sys.stderr), speed_estimate_period=math.inf)
-        self._task = self.display.add_task(title, total=epochs, completed=done, state="")
+        self.display = progress_bar("{task.fields[done]}/{task.total}", "{task.fields[state]}")
+        self._task = self.display.add_task(title, total=epochs, completed=done, done=done, state="")
         self._done, self._told = done, time.monotonic()
 
     def step(self, share: float) -> None:
@@ -61,7 +47,7 @@ class Bar:
                 state += f" robust {entry[f'{split}_robust_accuracy']:.4f}"
         state += f" {entry['images_per_second']:,.0f} img/s"
         self._done = entry["epoch"]
-        self.display.update(self._task, completed=self._done, state=state)
+        self.display.update(self._task, completed=self._done, done=self._done, state=state)
         console, (task,) = self.display.console, self.display.tasks
         if not (task.finished or console.is_terminal or console.is_jupyter):
             left = "" if task.time_remaining is None else f", {timedelta(seconds=task.time_remaining)} left"
