@@ -16,7 +16,9 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measure speed and memory, si
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; CUDA where there is one if left out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
-Save = Annotated[Path | None, typer.Option(help="Also write the result to this JSON file, for `pclc bench page`.")]
+Save = Annotated[
+    Path | None, typer.Option(help="Also write the result to this JSON file; `pclc bench page` reads results/bench.")
+]
 
 
 def _finish(result: Any, as_json: bool, save: Path | None, runs: Sequence[Path] = ()) -> None:
