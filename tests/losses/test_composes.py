@@ -19,6 +19,7 @@ LOSSES = {
     "cot": complement_entropy,
 }
 each_loss = pytest.mark.parametrize("name", LOSSES)
+each_path = pytest.mark.usefixtures("each_path")
 
 
 def example(K: int = 6, N: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,6 +51,7 @@ def test_compile_with_inductor() -> None:
     torch.testing.assert_close(got, expected)
 
 
+@each_path
 @each_loss
 def test_func_grad_and_vmap(name: str) -> None:
     """Per-example gradients, as people compute them with torch.func."""
@@ -64,6 +66,7 @@ def test_func_grad_and_vmap(name: str) -> None:
     torch.testing.assert_close(values, loss(logits, target).expand(3))
 
 
+@each_path
 @each_loss
 def test_func_hessian(name: str) -> None:
     """Forward over reverse mode, and reverse over reverse."""
@@ -74,6 +77,7 @@ def test_func_hessian(name: str) -> None:
     torch.testing.assert_close(forward_over_reverse, reverse_over_reverse)
 
 
+@each_path
 @each_loss
 def test_second_backward(name: str) -> None:
     """A gradient penalty: the gradient's norm as a loss."""
@@ -175,6 +179,14 @@ def test_memory_of_the_graph() -> None:
         pc_loss(logits, target)
     others = {t.untyped_storage().data_ptr(): t.numel() for t in held if t.data_ptr() != logits.data_ptr()}
     assert sum(others.values()) <= 16 * 64
+
+
+def test_a_small_mean_takes_few_calls() -> None:
+    """Calls are all that it costs: a training step of a small network on the CPU may not be half loss."""
+    logits, target = torch.randn(128, 10, requires_grad=True), torch.randint(0, 10, (128,))
+    with torch.profiler.profile() as profile:
+        pc_loss(logits, target).backward()
+    assert sum(event.name.startswith("aten::") for event in profile.events()) < 250
 
 
 @pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])

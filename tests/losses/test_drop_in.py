@@ -1,5 +1,6 @@
 """Each loss takes what cross-entropy takes, reduces as it does, and refuses the rest with a sentence."""
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from reference import naive_gce_row
 import pclc
 from pclc.functional import complement_entropy, guided_complement_entropy, pc_loss
 
+pytestmark = pytest.mark.usefixtures("each_path")
 LOSSES = [pc_loss, guided_complement_entropy, complement_entropy]
 Loss = Callable[..., torch.Tensor]
 
@@ -193,6 +195,7 @@ def test_guided_complement_entropy_at_the_edges() -> None:
     ids=["PCLoss", "GuidedComplementEntropy", "ComplementEntropy"],
 )
 def test_modules_are_their_functions(module: torch.nn.Module, function: Loss) -> None:
+    module = copy.deepcopy(module)
     logits, target = torch.randn(6, 4), torch.tensor([0, 1, 2, 3, 1, 1])
     torch.testing.assert_close(module(logits, target), function(logits, target))
     module.weight = torch.rand(4)

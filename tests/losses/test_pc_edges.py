@@ -7,6 +7,7 @@ import torch
 
 from pclc.functional import complement_entropy, guided_complement_entropy, pc_loss
 
+pytestmark = pytest.mark.usefixtures("each_path")
 INF = float("inf")
 FORMS = [
     {"constraint": constraint, "average_classes": average, "logit_weight": weight}

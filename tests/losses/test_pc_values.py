@@ -6,6 +6,7 @@ from reference import naive_pc_row, naive_pc_rows, near_hinge
 
 from pclc.functional import pc_loss
 
+pytestmark = pytest.mark.usefixtures("each_path")
 FORMS = [(constraint, average) for constraint in ("hard", "soft") for average in (False, True)]
 
 

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from pclc.losses.inputs import true_logits
+
 
 def complement_entropy_rows(logits: Tensor, target: Tensor, alpha: float, ignore_index: int) -> Tensor:
     r"""$f_y^\alpha / \log(K - 1) \sum_{k \neq y} q_k \log q_k$ of every row; logits (N, K, D), target (N, D).
@@ -14,7 +16,7 @@ def complement_entropy_rows(logits: Tensor, target: Tensor, alpha: float, ignore
     a = logits if logits.dtype == torch.float64 else logits.float()
     counted = target != ignore_index
     y = torch.where(counted, target, 0).unsqueeze(1)
-    a_y = _true_logits(a, y)
+    a_y = true_logits(a, y, ignore_index)
     false = (a != -torch.inf).scatter(1, y, False)
     n_false = false.sum(1)
     some = counted & (n_false > 1)
@@ -29,15 +31,3 @@ def complement_entropy_rows(logits: Tensor, target: Tensor, alpha: float, ignore
         return torch.where(some, negative_entropy, 0).masked_fill(broken, torch.nan)
     log_f_y = torch.nn.functional.logsigmoid(torch.where(some, a_y.squeeze(1) - z, 0))
     return torch.where(some, (alpha * log_f_y).exp() * negative_entropy, 0).masked_fill(broken, torch.nan)
-
-
-def _true_logits(a: Tensor, y: Tensor) -> Tensor:
-    if torch.compiler.is_compiling():
-        return a.gather(1, y)
-    try:
-        return a.gather(1, y)
-    except (
-        IndexError,
-        RuntimeError,
-    ) as error:  # raised on the CPU only, and also under vmap, where values cannot be asked
-        raise ValueError(f"Expected every label in `target` to lie in [0, {a.shape[1] - 1}]: {error}.") from error

@@ -92,3 +92,16 @@ def reduce_rows(
     if reduction == "sum":
         return loss.sum()
     return loss.sum() / (counted.sum() if weight is None else row_weight.sum())
+
+
+def true_logits(a: Tensor, y: Tensor, ignore_index: int) -> Tensor:
+    """The logits of the true classes; a (N, K, ...), y (N, 1, ...), where labels to be ignored are 0."""
+    if torch.compiler.is_compiling():
+        return a.gather(1, y)
+    try:
+        return a.gather(1, y)
+    except (IndexError, RuntimeError) as error:  # on the CPU only; under vmap values cannot be asked
+        raise ValueError(
+            f"Expected every label in `target` to lie in [0, {a.shape[1] - 1}] or to be ignore_index "
+            f"({ignore_index}): {error}."
+        ) from error

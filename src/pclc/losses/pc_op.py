@@ -2,7 +2,8 @@
 
 Two custom operators do the work, so that `torch.compile` sees one node each and every device has its own
 implementation. An `autograd.Function` stands around them because an operator with a registered gradient does not go
-through `torch.func`. A second derivative takes the differentiable formula at the end of this file.
+through `torch.func`. A second derivative takes the differentiable formula of `pc_dense.py`, and so do small inputs on
+the CPU, where calling operations costs more than what they do.
 """
 
 from functools import cache
@@ -13,7 +14,10 @@ import torch
 from torch import Tensor
 
 from pclc.losses import pc_torch
+from pclc.losses.pc_dense import loss_and_gradient
 from pclc.losses.pc_rows import Rows, Terms
+
+SMALL = 1 << 15  # logits
 
 
 def pc_rows(logits: Tensor, target: Tensor, terms: Terms) -> Tensor:
@@ -23,9 +27,17 @@ def pc_rows(logits: Tensor, target: Tensor, terms: Terms) -> Tensor:
         # The compiler stumbles over a Function that nobody differentiates.
         value: Tensor = _forward(logits, target, *terms)[0]
         return value
-    function = _PCRows if compiling else _PCRowsWithJvp
+    function = _PCRows if compiling else _PCDense if _small(logits, terms) else _PCRowsWithJvp
     loss: Tensor = function.apply(logits, target, *terms)[0]  # type: ignore[no-untyped-call]
     return loss
+
+
+def _small(logits: Tensor, terms: Terms) -> bool:
+    """Whether the CPU would spend more on calling operations than on what they do; the gradient may then be kept.
+
+    Only for the mean: the loss of a single row has the same bits however many rows there are.
+    """
+    return terms.mean and logits.device.type == "cpu" and logits.numel() <= SMALL
 
 
 @cache
@@ -105,7 +117,7 @@ class _PCRows(torch.autograd.Function):
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(logits, target, *output[1:])
-        ctx.save_for_forward(logits, target, output[-1])
+        ctx.save_for_forward(logits, target)
         ctx.terms = Terms(*terms)
 
     @staticmethod
@@ -113,8 +125,7 @@ class _PCRows(torch.autograd.Function):
         logits, target, *rows = ctx.saved_tensors
         grad = None
         if grad_loss is not None and torch.is_grad_enabled():  # somebody will differentiate this gradient
-            weight = grad_loss * rows[-1] if ctx.terms.mean else grad_loss.unsqueeze(1)
-            grad = (weight * _differentiable_gradient(logits, target, ctx.terms)).to(logits.dtype)
+            grad = _times(grad_loss, loss_and_gradient(logits, target, ctx.terms)[1], logits.dtype)
         elif grad_loss is not None:
             grad = _backward(grad_loss.expand(target.shape), logits, target, rows, *ctx.terms)
         return grad, None, *(None for _ in ctx.terms)
@@ -146,46 +157,48 @@ class _PCRowsWithJvp(_PCRows):
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        logits, target, share = ctx.saved_tensors
-        slope = None
-        if tangent is not None:
-            slope = (_differentiable_gradient(logits, target, ctx.terms) * tangent).sum(1)
-            slope = slope.sum() * share[0] if ctx.terms.mean else slope
-        return slope, *(None for _ in Rows._fields)
+        return _slope(ctx, tangent), *(None for _ in Rows._fields)
 
 
-def _differentiable_gradient(logits: Tensor, target: Tensor, terms: Terms) -> Tensor:
-    """d loss / d logits, row by row, in operations that PyTorch can differentiate again; fp32, or fp64 as given."""
-    a = logits if logits.dtype == torch.float64 else logits.float()
-    counted = (target != terms.ignore_index).unsqueeze(1)
-    y = torch.where(counted, target.unsqueeze(1), 0)
-    is_true = torch.zeros_like(a, dtype=torch.bool).scatter(1, y, True)
-    false = ~is_true & (a != -torch.inf)
-    some = counted & false.any(1, keepdim=True)
-    # Where a row has no false class the formulas meet inf - inf; such rows are computed on zeros and dropped.
-    a = torch.where(some, a, 0)
-    f = torch.softmax(a, 1)
-    f_y = f.gather(1, y)
-    violates = (false & (f + terms.margin > f_y)).to(a.dtype)
-    count, mass = violates.sum(1, keepdim=True), (violates * f).sum(1, keepdim=True)
-    # 1 - f_y would cancel, and the number of classes multiplies what rounding leaves of it.
-    rest = torch.where(is_true, 0, f).sum(1, keepdim=True)
-    grad = torch.where(is_true, -f_y * (count * rest + mass), f * (violates - mass + count * f_y))
-    if terms.average_classes:
-        grad = grad / false.sum(1, keepdim=True).clamp(min=1)
-    a_y = a.gather(1, y)
-    false_logits = torch.where(false, a, -torch.inf)
-    if terms.hard:
-        largest = false_logits.argmax(1, keepdim=True)
-        is_largest = torch.zeros_like(is_true).scatter(1, largest, True)
-        active = a_y > a.gather(1, largest)
-        grad = grad + terms.logit_weight * torch.where(active, is_true.to(a.dtype) - is_largest.to(a.dtype), 0)
-    if terms.soft:
-        w = torch.softmax(torch.where(some, false_logits, 0), 1)
-        below = (false & (a < a_y)).to(a.dtype)
-        gap = torch.where(below > 0, a_y - torch.where(below > 0, a, 0), 0)
-        mean_gap = (w * gap).sum(1, keepdim=True)
-        of_false = w * (gap - mean_gap - below)
-        of_true = (w * below).sum(1, keepdim=True)
-        grad = grad + terms.logit_weight * torch.where(is_true, of_true, of_false)
-    return torch.where(some, grad, 0)
+class _PCDense(torch.autograd.Function):
+    """(logits, target, *terms) to (loss, gradient), the gradient being made with the loss."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(logits: Tensor, target: Tensor, *terms: Any) -> tuple[Tensor, Tensor]:
+        return loss_and_gradient(logits, target, Terms(*terms))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        logits, target, *terms = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(logits, target, output[1])
+        ctx.save_for_forward(logits, target)
+        ctx.terms = Terms(*terms)
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        logits, target, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody will differentiate this gradient
+            gradient = loss_and_gradient(logits, target, ctx.terms)[1]
+        grad = None if grad_loss is None else _times(grad_loss, gradient, logits.dtype)
+        return grad, None, *(None for _ in ctx.terms)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor | None, *_: None) -> tuple[Tensor | None, None]:
+        return _slope(ctx, tangent), None
+
+
+def _times(grad_loss: Tensor, gradient: Tensor, dtype: torch.dtype) -> Tensor:
+    return ((grad_loss.unsqueeze(1) if grad_loss.dim() else grad_loss) * gradient).to(dtype)
+
+
+def _slope(ctx: Any, tangent: Tensor | None) -> Tensor | None:
+    """How the loss changes along a tangent."""
+    logits, target = ctx.saved_tensors[:2]
+    if tangent is None:
+        return None
+    change = loss_and_gradient(logits, target, ctx.terms)[1] * tangent
+    return change.sum() if ctx.terms.mean else change.sum(1)

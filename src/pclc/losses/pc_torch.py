@@ -1,7 +1,7 @@
 """The PC-LC loss in closed form with PyTorch's own vectorised operations, a cache-sized block of rows at a time.
 
-Used on the CPU, and on devices for which there is no kernel. The notation is that of `pc_rows.py`. Work on blocks is
-kept to what needs all classes; what is a number a row is done for all rows at once.
+Used on the CPU, but for small means, and on devices for which there is no kernel. The notation is that of
+`pc_rows.py`. Work on blocks is kept to what needs all classes; what is a number a row is done for all rows at once.
 """
 
 import threading
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from pclc.losses.inputs import true_logits
 from pclc.losses.pc_rows import Rows, Terms
 
 # Elements of a block: its scratch copies stay in the last-level cache, and calling the operations costs little.
@@ -21,7 +22,7 @@ _kept = threading.local()
 
 def forward(logits: Tensor, target: Tensor, terms: Terms) -> tuple[Tensor, Rows]:
     """Loss and statistics of every row; logits (N, K, D), target (N, D)."""
-    _check_labels(target, logits.shape[1], terms.ignore_index)
+    K = logits.shape[1]
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
     shape, target = target.shape, target.reshape(-1)
     counted = target != terms.ignore_index
@@ -32,8 +33,8 @@ def forward(logits: Tensor, target: Tensor, terms: Terms) -> tuple[Tensor, Rows]
     for block, rows in _blocks(logits):
         a, q = _copy(logits[block], scratch[0]), scratch[1][: rows.stop - rows.start]
         y_block = y[rows, None]
-        a_y_block = a.gather(1, y_block)
-        n_false[rows] = _count_false(a[:, : logits.shape[1]], a_y_block)
+        a_y_block = true_logits(a[:, :K], y_block, terms.ignore_index)
+        n_false[rows] = _count_false(a[:, :K], a_y_block)
         a.scatter_(1, y_block, -torch.inf)
         j_block = _largest(a)
         a_j_block = a.gather(1, j_block)
@@ -229,12 +230,3 @@ def _blocks(logits: Tensor) -> Iterator[tuple[tuple[slice, slice, slice], slice]
             first = n * D + d
             last = min(N, n + many) * D if deep == D else n * D + min(D, d + deep)
             yield (slice(n, n + many), everything, slice(d, d + deep)), slice(first, last)
-
-
-def _check_labels(target: Tensor, K: int, ignore_index: int) -> None:
-    outside = (target != ignore_index) & ((target < 0) | (target >= K))
-    if target.device.type == "cpu" and outside.any():
-        raise ValueError(
-            f"Expected every label in `target` to lie in [0, {K - 1}] or to be ignore_index ({ignore_index}), "
-            f"but got {int(target[outside][0])}."
-        )
