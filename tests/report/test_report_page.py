@@ -25,8 +25,9 @@ from pclc.report import load_runs, render_report, write_report
 from pclc.report.charts import Dot, Line, line_chart, ticks
 from pclc.report.png import data_uri
 from pclc.report.published import beside_published
-from pclc.report.sections import summary
+from pclc.report.sections import conditions, summary
 from pclc.report.series import WORST, headline_budget, label_of, plain_pgd, series_of
+from pclc.report.table import NONE
 from pclc.training import paper_config
 
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -123,6 +124,25 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert 'id="training"' not in only_measured
     without_attacks = render_report(load_runs([measured(tmp_path / "clean", 30, attacks=())]))
     assert "no attack at the budget of this summary" in without_attacks
+
+
+def test_each_result_has_conditions_of_its_own(tmp_path: Path) -> None:
+    """A model is often trained in one place and attacked in another, and some folders hold an audit alone."""
+    both = measured(audited(trained(tmp_path / "both"), "digits, test"), 30)
+    content = json.loads((both / "audit.json").read_text())
+    content["conditions"] |= {"device": "NVIDIA H200", "precision": "tf32", "versions": {"torch": "9.9"}}
+    (tmp_path / "alone").mkdir()
+    for folder in (both, tmp_path / "alone"):
+        (folder / "audit.json").write_text(json.dumps(content))
+    runs = load_runs([tmp_path / "alone", both])
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in conditions(runs)["table"].rows}
+    assert rows["audit: versions"] == ["torch 9.9"] * 2
+    assert rows["audit: device"] == ["NVIDIA H200, tf32"] * 2
+    assert rows["audit: hash of the model"] == ["m" * 16] * 2
+    assert rows["evaluation: versions"] == [NONE, "pclc 0.1.0, torch 2.13.0, python 3.11"]
+    assert f"torch {torch.__version__}" in rows["training: versions"][1]
+    assert list(rows)[:3] == ["folder", "network", "training: data"]
+    assert "1 run on digits: " in render_report(runs[:1])
 
 
 def test_the_summary_is_about_the_budget_that_is_asked_for(tmp_path: Path) -> None:

@@ -47,11 +47,21 @@ class Run:
     notes: tuple[str, ...] = ()
 
     @property
+    def conditions(self) -> dict[str, dict[str, Any]]:
+        """The conditions of each result that it holds: "evaluation", "audit", "inspection"."""
+        named = {
+            "evaluation": None if self.evaluation is None else vars(self.evaluation.conditions),
+            "audit": None if self.audit is None else self.audit["conditions"],
+            "inspection": None if self.inspection is None else self.inspection["conditions"],
+        }
+        return {name: conditions for name, conditions in named.items() if conditions is not None}
+
+    @property
     def dataset(self) -> str | None:
         """Name of the data set that it was trained on, or else of the one that it was measured on."""
         if self.config is not None:
             return str(self.config["run"]["dataset"]["name"])
-        return None if self.evaluation is None else self.evaluation.conditions.data.partition(",")[0]
+        return next((about["data"].partition(",")[0] for about in self.conditions.values()), None)
 
     @property
     def budgets(self) -> list[tuple[Norm | None, float | None]]:
@@ -130,20 +140,10 @@ def _read(path: Path) -> Run:
     return run
 
 
-def _about(run: Run) -> dict[str, dict[str, Any]]:
-    """The conditions of each result that the folder holds, by the name of its file."""
-    named = {
-        "evaluation": None if run.evaluation is None else vars(run.evaluation.conditions),
-        "audit": None if run.audit is None else run.audit["conditions"],
-        "inspection": None if run.inspection is None else run.inspection["conditions"],
-    }
-    return {name: conditions for name, conditions in named.items() if conditions is not None}
-
-
 def _unusual(run: Run) -> Run:
     """The run with notes on figures that are not what readers take them for: those of the test images as floats."""
     notes = []
-    for name, conditions in _about(run).items():
+    for name, conditions in run.conditions.items():
         dataset, _, split = conditions["data"].rpartition(", ")
         own = run.dataset or dataset
         if split == "train" or (split == "test" and dataset != own):
@@ -155,7 +155,7 @@ def _unusual(run: Run) -> Run:
 
 def _own(run: Run, trust_factory: bool) -> Run:
     """The run without results of other models, which `--out` may have put into its folder."""
-    about = _about(run)
+    about = run.conditions
     if not about or not all((run.path / name).is_file() for name in ("model.json", "model.safetensors")):
         return run
     try:

@@ -20,6 +20,7 @@ from pclc.report.table import NONE, Cell, Table, interval, number, percent, tabl
 Budget = tuple[Norm, float]
 
 _ORDER = {"refuted": "bad", "cannot judge": "open", "not refuted": "good", "not audited": "none"}
+_PARTS = ("folder", "network", "training", "evaluation", "audit", "inspection")  # of the conditions, in their order
 _MOST_EPOCHS = 30  # rows of a run in the table behind the training curves
 _TOP = 3  # classes whose probabilities are shown
 
@@ -170,7 +171,10 @@ def training(runs: Sequence[Run]) -> dict[str, Any] | None:
 def conditions(runs: Sequence[Run]) -> dict[str, Any]:
     """What the figures hold for: versions, devices, hashes, configurations."""
     columns = [_conditions_of(run) for run in runs]
-    rows = [[key, *(column[key] for column in columns)] for key in columns[0]]
+    keys = sorted(
+        dict.fromkeys(key for column in columns for key in column), key=lambda key: _PARTS.index(key.partition(":")[0])
+    )
+    rows = [[key, *(column.get(key, NONE) for column in columns)] for key in keys]
     shown = [(run.name, json.dumps(run.config, indent=1)) for run in runs if run.config is not None]
     names = ("condition", *(run.name for run in runs))
     return {"table": table("Conditions of every run", names, rows, sortable=False), "configurations": shown}
@@ -203,24 +207,30 @@ def results(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _conditions_of(run: Run) -> dict[str, str]:
-    config, about = run.config or {}, run.evaluation.conditions if run.evaluation else None
-    versions = config.get("versions") or (about.versions if about else {})
-    training = run.training or {}
-    return {
-        "folder": str(run.path),
-        "network": config["run"]["model"]["name"] if config else NONE,
-        "data": about.data if about else run.dataset or NONE,
-        "trained on": training.get("device") or NONE,
-        "seconds of training": f"{training['seconds']:.1f}" if training else NONE,
-        "attacked on": f"{about.device}, {about.precision}" if about else NONE,
-        "seconds of attacks": f"{sum(o.seconds for o in run.evaluation.outcomes):.1f}" if run.evaluation else NONE,
-        "8-bit images": ("yes" if about.eight_bit else "no") if about else NONE,
-        **{f"version of {name}": versions.get(name, NONE) for name in ("pclc", "torch", "python")},
-        "hash of the training": config.get("hash", NONE),
-        "hash of the evaluation": about.config_hash if about else NONE,
-        "hash of the model": (about.model_hash if about else None) or NONE,
-        "hash of the data": about.data_hash if about else NONE,
-    }
+    """What is known of the training, and of each result, which other versions or another device may have made."""
+    found = {"folder": str(run.path)}
+    if run.config is not None:
+        found["network"] = run.config["run"]["model"]["name"]
+        found["training: data"] = run.config["run"]["dataset"]["name"]
+        found["training: versions"] = _versions(run.config.get("versions", {}))
+        found["training: hash of the configuration"] = run.config.get("hash", NONE)
+    if run.training is not None:
+        found["training: device"] = run.training.get("device") or NONE
+        found["training: seconds"] = f"{run.training['seconds']:.1f}"
+    for name, about in run.conditions.items():
+        found[f"{name}: data"] = about["data"] + (", rounded to 8 bits" if about.get("eight_bit") else "")
+        found[f"{name}: device"] = ", ".join(filter(None, (about["device"], about.get("precision"))))
+        found[f"{name}: versions"] = _versions(about["versions"])
+        for what, key in (("model", "model_hash"), ("data", "data_hash"), ("configuration", "config_hash")):
+            if key in about:
+                found[f"{name}: hash of the {what}"] = about[key] or NONE
+    if run.evaluation is not None:
+        found["evaluation: seconds"] = f"{sum(outcome.seconds for outcome in run.evaluation.outcomes):.1f}"
+    return found
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items()) or NONE
 
 
 def _headline(runs: Sequence[Run]) -> str:
