@@ -110,11 +110,13 @@ def test_ten_runs_of_ten_thousand_examples_stay_small(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     only_trained = render_report(load_runs([trained(tmp_path / "trained")]))
-    assert "Trained, but not attacked yet." in only_trained
+    assert "Not evaluated yet." in only_trained
     (trained(tmp_path / "killed") / "training.json").unlink()
     killed = render_report(load_runs([tmp_path / "killed"]))
     assert "Its training is not finished." in killed
-    assert "Trained, but" not in killed
+    assert "Not evaluated" not in killed
+    looked_at = render_report(load_runs([inspected(tmp_path / "looked-at", 40)]))
+    assert "not attacked" not in looked_at
     assert "Not audited: trained." in only_trained
     assert 'id="accuracy"' not in only_trained
     assert 'href="#accuracy"' not in only_trained

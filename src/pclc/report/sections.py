@@ -280,7 +280,7 @@ def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
         )
     elif run.evaluation is None:
         unfinished = run.config is not None and run.training is None
-        sentence = "Its training is not finished." if unfinished else "Trained, but not attacked yet."
+        sentence = "Its training is not finished." if unfinished else "Not evaluated yet."
     elif budget is None or budget not in run.evaluation.budgets:
         sentence = f"{accuracy_of(run.evaluation.clean)} on clean images; no attack at the budget of this summary."
     else:
