@@ -147,6 +147,16 @@ def test_each_result_has_conditions_of_its_own(tmp_path: Path) -> None:
     assert "1 run on digits: " in render_report(runs[:1])
 
 
+def test_a_budget_is_the_same_up_to_rounding(tmp_path: Path) -> None:
+    """As grids of eps come out of arithmetic: 0.1 + 0.2 is not 0.3."""
+    run = audited(measured(tmp_path / "x", 50, attacks=(f"pgd(eps={0.1 + 0.2}, alpha=0.01, steps=40)",)), eps=0.3)
+    of_audit = render_report(load_runs([run]))
+    assert "accuracy in % at linf eps 0.3" in of_audit.lower()
+    assert "worst case of all attacks" in of_audit
+    typed = CliRunner().invoke(app, ["report", str(run), "--eps", "0.3"])
+    assert typed.exit_code == 0, typed.output
+
+
 def test_the_summary_is_about_the_budget_that_is_asked_for(tmp_path: Path) -> None:
     runs = load_runs([measured(tmp_path / "x", 50)])
     assert headline_budget([runs[0].evaluation]) == ("Linf", 0.2)  # type: ignore[list-item]

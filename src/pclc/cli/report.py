@@ -46,6 +46,7 @@ def report(
     from pclc.cli.train import _number
     from pclc.report import load_runs, write_report
     from pclc.report.page import counted
+    from pclc.report.runs import is_same
 
     budget: tuple[Norm, float] | None = None
     if eps is not None:
@@ -62,7 +63,7 @@ def report(
             typer.echo(f"looking at {run.path}", err=True)
             _inspect(run.path, inspect, trust_factory, root, device)
         found = load_runs(runs, trust_factory=trust_factory)
-    if budget is not None and not any(budget in run.budgets for run in found):
+    if budget is not None and not any(is_same(own, budget) for run in found for own in run.budgets):
         raise ValueError(f"Expected --eps and --norm of an attack or an audit in the runs, but got {norm} {eps}.")
     page = write_report(
         found, out or (runs[0] if len(runs) == 1 else Path()) / "report.html", title=title, budget=budget

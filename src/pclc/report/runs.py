@@ -1,6 +1,7 @@
 """What a report is made of: the result files of run directories, and nothing else."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,6 +72,16 @@ class Run:
             *(self.evaluation.budgets if self.evaluation is not None else ()),
             *([(about["norm"], about["eps"])] if about is not None else []),
         ]
+
+    def own(self, budget: tuple[Norm, float] | None) -> tuple[Norm, float] | None:
+        """This budget as the evaluation has it, None where it does not: 0.1 + 0.2 is meant to be 0.3."""
+        budgets = self.evaluation.budgets if self.evaluation is not None and budget is not None else ()
+        return next((own for own in budgets if is_same(own, budget)), None)  # type: ignore[return-value]
+
+
+def is_same(one: tuple[Norm | None, float | None], other: tuple[Norm, float] | None) -> bool:
+    """Whether two budgets are one, up to rounding."""
+    return other is not None and one[0] == other[0] and one[1] is not None and math.isclose(one[1], other[1])
 
 
 def load_runs(paths: Iterable[Path | str], *, trust_factory: bool = False) -> list[Run]:

@@ -13,7 +13,7 @@ from pclc.evaluation import Accuracy
 from pclc.report.charts import Dot, Line, line_chart, range_chart, scatter, swatch
 from pclc.report.png import data_uri
 from pclc.report.published import beside_published
-from pclc.report.runs import Run
+from pclc.report.runs import Run, is_same
 from pclc.report.series import WORST, Series, accuracy_of, plain_pgd, series_of
 from pclc.report.table import NONE, Cell, Table, interval, number, percent, table
 
@@ -33,8 +33,9 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
         clean = pgd = worst = None
         if run.evaluation is not None:
             clean = accuracy_of(run.evaluation.clean)
-            if budget is not None and budget in run.evaluation.budgets:
-                outcome, worst = plain_pgd(run.evaluation, *budget), accuracy_of(run.evaluation.survivors(*budget))
+            own = run.own(budget)
+            if own is not None:
+                outcome, worst = plain_pgd(run.evaluation, *own), accuracy_of(run.evaluation.survivors(*own))
                 pgd = None if outcome is None else accuracy_of(outcome.robust)
         lost = None if pgd is None or worst is None else pgd.value - worst.value
         rows.append(
@@ -264,7 +265,7 @@ def _verdict_cell(run: Run, budget: Budget | None) -> Cell:
     verdict, where = _verdict_of(run), ""
     if run.audit is not None:
         norm, eps = run.audit["conditions"]["norm"], run.audit["conditions"]["eps"]
-        if (norm, eps) != budget:
+        if not is_same((norm, eps), budget):
             where = f" at {eps:.4g}" if budget and norm == budget[0] else f" at {norm} {eps:.4g}"
     return Cell(verdict + where, kind=_ORDER[verdict])
 
@@ -281,13 +282,13 @@ def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
     elif run.evaluation is None:
         unfinished = run.config is not None and run.training is None
         sentence = "Its training is not finished." if unfinished else "Not evaluated yet."
-    elif budget is None or budget not in run.evaluation.budgets:
+    elif (own := run.own(budget)) is None:
         sentence = f"{accuracy_of(run.evaluation.clean)} on clean images; no attack at the budget of this summary."
     else:
-        pgd, worst = plain_pgd(run.evaluation, *budget), accuracy_of(run.evaluation.survivors(*budget))
+        pgd, worst = plain_pgd(run.evaluation, *own), accuracy_of(run.evaluation.survivors(*own))
         claimed = f"Plain PGD leaves {accuracy_of(pgd.robust)}. " if pgd else ""
-        count = sum(1 for o in run.evaluation.outcomes if o.norm == budget[0] and (o.eps or 0) <= budget[1])
-        sentence = f"{claimed}The worst case over {count} attacks up to {budget[0]} eps {budget[1]:.4g} is {worst}."
+        count = sum(1 for o in run.evaluation.outcomes if o.norm == own[0] and (o.eps or 0) <= own[1])
+        sentence = f"{claimed}The worst case over {count} attacks up to {own[0]} eps {own[1]:.4g} is {worst}."
     return {"name": run.name, "verdict": verdict, "kind": _ORDER[verdict], "sentence": sentence}
 
 
