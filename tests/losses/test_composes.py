@@ -97,6 +97,16 @@ def test_second_backward(name: str) -> None:
     torch.testing.assert_close(difference, (leaf.grad * step).sum(), rtol=1e-4, atol=1e-12)
 
 
+@each_path
+@each_loss
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_traced(name: str) -> None:
+    """By torch.jit, which refuses what its operators have no signature for."""
+    logits, target = example()
+    traced = torch.jit.trace(LOSSES[name], (logits, target), check_trace=False)
+    torch.testing.assert_close(traced(2 * logits, target), LOSSES[name](2 * logits, target))
+
+
 @each_loss
 def test_autocast(name: str) -> None:
     model = nn.Linear(8, 6)

@@ -17,7 +17,7 @@ def complement_entropy_rows(logits: Tensor, target: Tensor, alpha: float, ignore
     counted = target != ignore_index
     y = torch.where(counted, target, 0).unsqueeze(1)
     a_y = true_logits(a, y, ignore_index)
-    false = (a != -torch.inf).scatter(1, y, False)
+    false = (a != -torch.inf).scatter(1, y, 0)
     n_false = false.sum(1)
     some = counted & (n_false > 1)
     # Values that take part in no sum are replaced before the arithmetic: 0 * inf would spoil the gradient.

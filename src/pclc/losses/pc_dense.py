@@ -19,7 +19,7 @@ def loss_and_gradient(logits: Tensor, target: Tensor, terms: Terms) -> tuple[Ten
     counted = (target != terms.ignore_index).unsqueeze(1)
     y = torch.where(counted, target.unsqueeze(1), 0)
     a_y = true_logits(a, y, terms.ignore_index)
-    false = (a != -torch.inf).scatter(1, y, False)
+    false = (a != -torch.inf).scatter(1, y, 0)
     n_false = false.sum(1, keepdim=True)
     some = counted & (n_false > 0)
     # Where a row has no false class the formulas meet inf - inf; such rows are computed on zeros and dropped.
