@@ -164,19 +164,11 @@ class _PCDense(torch.autograd.Function):
     """(logits, target, *terms) to (loss, gradient), the gradient being made with the loss."""
 
     generate_vmap_rule = True
+    setup_context = staticmethod(_PCRows.setup_context)
 
     @staticmethod
     def forward(logits: Tensor, target: Tensor, *terms: Any) -> tuple[Tensor, Tensor]:
         return loss_and_gradient(logits, target, Terms(*terms))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        logits, target, *terms = inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(logits, target, output[1])
-        ctx.save_for_forward(logits, target)
-        ctx.terms = Terms(*terms)
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
