@@ -11,9 +11,10 @@ from pclc.extras import needs_extra
 from pclc.files import write_atomically
 from pclc.report import sections
 from pclc.report.commands import commands_of
-from pclc.report.runs import Run
-from pclc.report.sections import Budget
+from pclc.report.inspections import inspections, ranks_legend
+from pclc.report.runs import Budget, Run
 from pclc.report.series import headline_budget
+from pclc.report.verdicts import audits
 from pclc.version import __version__
 
 _TITLE = "Robustness report"
@@ -64,16 +65,16 @@ def render_report(
         loader=PackageLoader("pclc.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     style, script = (_template(name) for name in ("style.css", "script.js"))
-    inspections = sections.inspections(runs)
+    looks = inspections(runs)
     content = {
         "summary": sections.summary(runs, budget or _budget(runs)),
         "accuracy": sections.accuracy(runs),
         "published": sections.published(runs),
-        "audits": sections.audits(runs),
+        "audits": audits(runs),
         "not_audited": ", ".join(run.name for run in runs if run.audit is None),
-        "inspections": inspections,
+        "inspections": looks,
         "missing_inspection": ", ".join(run.name for run in runs if run.inspection is None),
-        "ranks_legend": sections.ranks_legend(),
+        "ranks_legend": ranks_legend(),
         "training": sections.training(runs),
         "conditions": sections.conditions(runs),
     }
@@ -93,9 +94,9 @@ def render_report(
     there = {
         "accuracy": content["accuracy"],
         "published": content["published"],
-        "examples": inspections,
-        "confusion": inspections,
-        "tsne": any(item["plane"] for item in inspections),
+        "examples": looks,
+        "confusion": looks,
+        "tsne": any(item["plane"] for item in looks),
         "training": content["training"],
     }
     return environment.get_template("page.html").render(

@@ -16,6 +16,7 @@ from pclc.hashes import model_hash
 from pclc.models import load_model
 from pclc.training import RunDirectory
 
+Budget = tuple[Norm, float]
 _FILES = ("config.json", "evaluation.json", AUDIT, "inspection.json")
 
 
@@ -73,13 +74,13 @@ class Run:
             *([(about["norm"], about["eps"])] if about is not None else []),
         ]
 
-    def own(self, budget: tuple[Norm, float] | None) -> tuple[Norm, float] | None:
+    def own(self, budget: Budget | None) -> Budget | None:
         """This budget as the evaluation has it, None where it does not: 0.1 + 0.2 is meant to be 0.3."""
         budgets = self.evaluation.budgets if self.evaluation is not None and budget is not None else ()
         return next((own for own in budgets if is_same(own, budget)), None)  # type: ignore[return-value]
 
 
-def is_same(one: tuple[Norm | None, float | None], other: tuple[Norm, float] | None) -> bool:
+def is_same(one: tuple[Norm | None, float | None], other: Budget | None) -> bool:
     """Whether two budgets are one, up to rounding."""
     return other is not None and one[0] == other[0] and one[1] is not None and math.isclose(one[1], other[1])
 

@@ -1,28 +1,21 @@
 """The sections of the page as data: what the templates show, computed from the runs alone."""
 
-import base64
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
 
-from pclc.analysis.ranks import RANKS
-from pclc.attacks.types import Norm
 from pclc.evaluation import Accuracy
-from pclc.report.charts import Dot, Line, line_chart, range_chart, scatter, swatch
-from pclc.report.png import data_uri
+from pclc.report.charts import Dot, Line, line_chart, range_chart, swatch
 from pclc.report.published import beside_published
-from pclc.report.runs import Run, is_same
+from pclc.report.runs import Budget, Run
 from pclc.report.series import WORST, Series, accuracy_of, plain_pgd, series_of
 from pclc.report.table import NONE, Cell, Table, interval, number, percent, table
+from pclc.report.verdicts import headline, verdict_cell, verdicts
 
-Budget = tuple[Norm, float]
-
-_ORDER = {"refuted": "bad", "cannot judge": "open", "not refuted": "good", "not audited": "none"}
 _PARTS = ("folder", "network", "training", "evaluation", "audit", "inspection")  # of the conditions, in their order
 _MOST_EPOCHS = 30  # rows of a run in the table behind the training curves
-_TOP = 3  # classes whose probabilities are shown
 
 
 def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
@@ -47,7 +40,7 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
                 interval(worst),
                 percent(lost),
                 number(worst.n if worst else None),
-                _verdict_cell(run, budget),
+                verdict_cell(run, budget),
             ]
         )
         if worst is not None:
@@ -56,10 +49,9 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
     where = f"{budget[0]} eps {budget[1]:.4g}" if budget else "no budget"
     columns = ("run", "clean", "plain PGD", "worst case", "95 % interval", "lost", "images", "audit")
     label = f"Accuracy at {where}: plain PGD and the worst case of every run. The table beside it has the numbers."
-    worst_first = sorted(runs, key=lambda run: list(_ORDER).index(_verdict_of(run)))
     return {
-        "headline": _headline(runs),
-        "verdicts": [_verdict(run, budget) for run in worst_first],
+        "headline": headline(runs),
+        "verdicts": verdicts(runs, budget),
         "chart": range_chart(bars, label, "accuracy in %") if bars else None,
         "chart_title": f"Accuracy at {where}",
         "table": table(f"Accuracy in % at {where}", columns, rows),
@@ -110,21 +102,6 @@ def published(runs: Sequence[Run]) -> Table | None:
     ]
     columns = ("run", "table", "row", "attack", "paper", "here", "95 % interval", "difference", "training", "remarks")
     return table("Accuracy in %, the paper's and ours", columns, rows) if rows else None
-
-
-def audits(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Each verdict with its figures and the evidence of every check."""
-    return [_audit(run.name, run.audit) for run in runs if run.audit is not None]
-
-
-def inspections(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Images, confusions, ranks and t-SNE of each run that has them."""
-    return [_inspection(run.name, run.inspection) for run in runs if run.inspection is not None]
-
-
-def ranks_legend() -> list[dict[str, Any]]:
-    """What the lines of all charts of ranks are."""
-    return [{"key": i, "label": f"rank {rank}", "swatch": swatch(i)} for i, rank in enumerate(RANKS)]
 
 
 def training(runs: Sequence[Run]) -> dict[str, Any] | None:
@@ -234,64 +211,6 @@ def _versions(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items()) or NONE
 
 
-def _headline(runs: Sequence[Run]) -> str:
-    """What holds up and what does not, by name."""
-    named = {verdict: [run.name for run in runs if _verdict_of(run) == verdict] for verdict in _ORDER}
-    words = {
-        "refuted": ("does", "do", "not hold up"),
-        "cannot judge": ("was", "were", "looked at, but could not be judged"),
-        "not refuted": ("was", "were", "not refuted, which is no proof"),
-        "not audited": ("was", "were", "not audited"),
-    }
-    sentences = []
-    for verdict, names in named.items():
-        one, several, rest = words[verdict]
-        if names:
-            figure, verb = ("figure", one) if len(names) == 1 else ("figures", several)
-            sentences.append(f"The {figure} of {_and(names)} {verb} {rest}.")
-    return " ".join(sentences)
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
-def _verdict_of(run: Run) -> str:
-    return str(run.audit["verdict"]) if run.audit else "not audited"
-
-
-def _verdict_cell(run: Run, budget: Budget | None) -> Cell:
-    """The verdict beside figures at this budget; one at another budget says at which."""
-    verdict, where = _verdict_of(run), ""
-    if run.audit is not None:
-        norm, eps = run.audit["conditions"]["norm"], run.audit["conditions"]["eps"]
-        if not is_same((norm, eps), budget):
-            where = f" at {eps:.4g}" if budget and norm == budget[0] else f" at {norm} {eps:.4g}"
-    return Cell(verdict + where, kind=_ORDER[verdict])
-
-
-def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
-    """The chip and the sentence of a run."""
-    verdict = _verdict_of(run)
-    if run.audit is not None:
-        left, about = _share(run.audit["robust_accuracy"]), run.audit["conditions"]
-        sentence = (
-            f"Claimed at {about['norm']} eps {about['eps']:.4g}: {_claimed(run.audit)}. Left in the worst case of the "
-            f"audit: {left}. {run.audit['reason']}"
-        )
-    elif run.evaluation is None:
-        unfinished = run.config is not None and run.training is None
-        sentence = "Its training is not finished." if unfinished else "Not evaluated yet."
-    elif (own := run.own(budget)) is None:
-        sentence = f"{accuracy_of(run.evaluation.clean)} on clean images; no attack at the budget of this summary."
-    else:
-        pgd, worst = plain_pgd(run.evaluation, *own), accuracy_of(run.evaluation.survivors(*own))
-        claimed = f"Plain PGD leaves {accuracy_of(pgd.robust)}. " if pgd else ""
-        count = sum(1 for o in run.evaluation.outcomes if o.norm == own[0] and (o.eps or 0) <= own[1])
-        sentence = f"{claimed}The worst case over {count} attacks up to {own[0]} eps {own[1]:.4g} is {worst}."
-    return {"name": run.name, "verdict": verdict, "kind": _ORDER[verdict], "sentence": sentence}
-
-
 def _by_run(measured: Sequence[tuple[str, list[Series]]], norm: str) -> dict[str, Any]:
     labels = _attack_labels(measured)
     panels = []
@@ -385,178 +304,6 @@ def _every_figure(measured: Sequence[tuple[Run, list[Series]]]) -> Table:
 
 def _figures(accuracy: Accuracy) -> tuple[Cell, Cell, Cell]:
     return percent(accuracy.value), interval(accuracy), number(accuracy.n)
-
-
-def _audit(name: str, audit: dict[str, Any]) -> dict[str, Any]:
-    about, over = audit["conditions"], audit["overstatement"]
-    bound = f"at least {100 * over['bound']:.1f} % at {over['confidence']:.0%} confidence"
-    overstated = "nothing is claimed" if over["value"] is None else f"{100 * over['value']:.1f} % of the claim, {bound}"
-    facts = [
-        ("claimed" if audit["stated_claim"] is None else "claimed (stated)", _claimed(audit)),
-        ("left in the worst case", _share(audit["robust_accuracy"])),
-        ("clean", _share(audit["clean"])),
-        ("overstated by", overstated),
-        ("threat model", f"{about['norm']}, eps {about['eps']:.6g}"),
-        ("examples", f"{audit['clean']['n']} of {about['given']} given, {about['data']}"),
-        ("mode", about["mode"] + (" and the next one" if about["escalated"] else "") + f", seed {about['seed']}"),
-        ("witnesses", str(audit["witnesses"]["count"])),
-        ("took", f"{audit['seconds']:.1f} s on {about['device']}"),
-    ]
-    order = {"fired": 0, "silent": 1, "not applicable": 2}
-    checks = sorted(audit["checks"], key=lambda check: order[check["state"]])
-    return {
-        "name": name,
-        "verdict": audit["verdict"],
-        "kind": _ORDER[audit["verdict"]],
-        "reason": audit["reason"],
-        "facts": facts,
-        "fired": [f"{c['name']}: {c['measured']}. Next: {c['next_step']}." for c in checks if c["state"] == "fired"],
-        "checks": table(
-            f"Checks of {name}",
-            ("check", "state", "measured", "fires when", "evidence of", "then try", "source"),
-            [
-                [c["name"], c["state"], c["measured"], c["threshold"], c["kind"], c["next_step"], c["source"]]
-                for c in checks
-            ],
-        ),
-        "attacks": table(
-            f"Attacks in the audit of {name}",
-            tuple(key.replace("_", " ") for key in audit["attacks"][0]) if audit["attacks"] else ("attack",),
-            [[_anything(value) for value in step.values()] for step in audit["attacks"]],
-        ),
-        "gradients": table(
-            f"Gradients along the path of plain PGD on {name}",
-            ("objective", "vanished %", "usable"),
-            [[g["objective"], percent(g["vanished"]), "yes" if g["usable"] else "no"] for g in audit["gradients"]],
-        ),
-    }
-
-
-def _claimed(audit: dict[str, Any]) -> str:
-    stated = audit["stated_claim"]
-    return _share(audit["claimed"]) if stated is None else f"{100 * stated:.1f} %"
-
-
-def _share(share: dict[str, Any]) -> str:
-    return f"{100 * share['value']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f})"
-
-
-def _anything(value: Any) -> Cell:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return Cell(NONE if value is None else str(value))
-    return number(value, 4)
-
-
-def _inspection(name: str, found: dict[str, Any]) -> dict[str, Any]:
-    classes, eps = found["classes"], found["eps"]
-    budget = "" if eps is None else f" at {found['norm']} eps {eps:.4g}"
-    plane = found["embedding"]
-    return {
-        "name": name,
-        "sentence": (
-            f"{found['turned']:,} of {found['n']:,} images of {found['conditions']['data']} were right and are turned "
-            f"by {found['attack']}{budget}."
-        ),
-        "examples": [_example(example, classes, found["shape"], found["norm"]) for example in found["examples"]],
-        "confusion": _confusion(name, found["confusion"][-1], classes),
-        "gaps": _gaps(name, found["gaps"]),
-        **_ranks(name, found["ranks"]),
-        **({"plane": None} if plane is None else _plane(name, plane, classes)),
-    }
-
-
-def _example(example: dict[str, Any], classes: list[str], shape: list[int], norm: str | None) -> dict[str, Any]:
-    images = {key: data_uri(base64.b64decode(example[key]), *shape) for key in ("clean", "adversarial", "perturbation")}
-    # In the picture the largest change is half of the range.
-    factor = 0.5 / example["linf"] if example["linf"] else 1.0
-    size = f"L2 {example['l2']:.3g}" if norm == "L2" else f"Linf {example['linf']:.3g}"
-    label = example["label"]
-    bars = {key: _bars(example[key], classes, label) for key in ("before", "after")}
-    return {
-        "index": example["index"],
-        "label": classes[label],
-        "factor": f"{factor:.3g}",
-        "size": size,
-        **images,
-        **bars,
-    }
-
-
-def _bars(probabilities: list[float], classes: list[str], label: int) -> list[dict[str, Any]]:
-    """The most probable classes, and the true one in any case."""
-    order = sorted(range(len(classes)), key=lambda k: -probabilities[k])[:_TOP]
-    if label not in order:
-        order[-1] = label
-    return [
-        {
-            "name": classes[k],
-            "percent": f"{100 * probabilities[k]:.2f}",
-            "text": f"{100 * probabilities[k]:.1f} %",
-            "true": k == label,
-        }
-        for k in order
-    ]
-
-
-def _confusion(name: str, found: dict[str, Any], classes: list[str]) -> Table:
-    rows = []
-    for true, counts in zip(classes, found["counts"], strict=True):
-        total = sum(counts) or 1
-        rows.append([Cell(true), *(Cell(f"{c:,}", float(c), kind=f"{100 * c / total:.0f}") for c in counts)])
-    return Table(
-        f"Confusion of {name} under {found['name']}", ("true", *classes), tuple(map(tuple, rows)), sortable=False
-    )
-
-
-def _gaps(name: str, gaps: list[dict[str, Any]]) -> Table:
-    rows = [[gap["name"], number(gap["mean"]), number(gap["standard_error"]), percent(gap["correct"])] for gap in gaps]
-    columns = ("images", "mean gap", "standard error", "right %")
-    return table(f"Probability gap of {name}: true class minus the most probable false one", columns, rows)
-
-
-def _ranks(name: str, found: dict[str, Any] | None) -> dict[str, Any]:
-    if found is None:
-        return {"ranks": None}
-    grid = list(zip(found["eps"], found["new"], found["counts"], strict=True))
-    lines = []
-    for i, rank in enumerate(RANKS):
-        dots = [
-            Dot(eps, 100 * counts[i] / new, f"{100 * counts[i] / new:.1f} % of {new}")
-            for eps, new, counts in grid
-            if new
-        ]
-        if dots:
-            lines.append(Line(i, f"rank {rank}", tuple(dots)))
-    title = f"Ranks of new misclassifications, {found['attack']}"
-    rows = [
-        [number(eps, 4), number(new), *(percent(count / new if new else None) for count in counts)]
-        for eps, new, counts in grid
-    ]
-    caption = f"Ranks of {name} in % of new misclassifications under {found['attack']}"
-    label = f"{title}, {name}. The table below has the numbers."
-    return {
-        "ranks": table(caption, ("eps", "new", *(f"rank {rank}" for rank in RANKS)), rows),
-        "ranks_title": title,
-        "ranks_chart": line_chart(lines, label, "eps", "share in %", (0.0, 100.0)),
-    }
-
-
-def _plane(name: str, plane: dict[str, Any], classes: list[str]) -> dict[str, Any]:
-    labels, attacks = plane["labels"], plane["successful_attack"]
-    label = f"t-SNE of {name}: clean images and successful attacks by class. The table below counts them."
-    rows: list[list[Cell | str]] = [
-        [
-            class_name,
-            number(sum(1 for own, attack in zip(labels, attacks, strict=True) if own == k and not attack)),
-            number(sum(1 for own, attack in zip(labels, attacks, strict=True) if own == k and attack)),
-        ]
-        for k, class_name in enumerate(classes)
-    ]
-    return {
-        "plane": scatter(plane["points"], labels, attacks, classes, label),
-        "overlap": f"{plane['overlap']:.1f} % of the clean images have mostly neighbours of other classes.",
-        "plane_table": table(f"Points of {name}", ("class", "clean images", "successful attacks"), rows),
-    }
 
 
 def _thinned(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
