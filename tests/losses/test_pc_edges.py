@@ -92,6 +92,12 @@ def test_a_broken_model_is_not_hidden(bad: float, at: int, K: int) -> None:
         assert loss[1].isfinite()
 
 
+def test_a_broken_model_is_not_hidden_behind_a_mask() -> None:
+    logits = torch.tensor([[float("nan"), -INF, -INF], [1.0, -INF, -INF]])
+    loss, _ = loss_and_grad(logits, torch.tensor([0, 0]))
+    assert loss.isnan().tolist() == [True, False]
+
+
 def test_equal_false_classes_the_first_takes_the_gradient() -> None:
     for K in (5, 300):
         logits = torch.zeros(1, K, dtype=torch.float64)

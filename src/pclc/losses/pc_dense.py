@@ -48,7 +48,8 @@ def loss_and_gradient(logits: Tensor, target: Tensor, terms: Terms) -> tuple[Ten
         loss = loss + terms.logit_weight * mean_gap
         slope = slope + terms.logit_weight * (w * below).sum(1, keepdim=True)
         grad = grad + terms.logit_weight * w * (gap - mean_gap - below.to(a.dtype))
-    loss, grad = torch.where(some, loss, 0).squeeze(1), grad.scatter(1, y, slope)
+    loss = torch.where(n_false > 0, loss, a_y.clamp(0, 0))  # 0, but NaN where the logit is
+    loss, grad = torch.where(counted, loss, 0).squeeze(1), grad.scatter(1, y, slope)
     if terms.mean:
         share = 1 / counted.sum(dtype=a.dtype)
         loss, grad = loss.sum() * share, grad * share
