@@ -94,11 +94,11 @@ def test_a_training_costs_the_passes_of_its_step(cells: list[Cell]) -> None:
         return replace(cells[0].training, config=config)
 
     madry = replace(cells[0], training=training("madry-cifar10"))
-    known = Known([finished(madry)], "there")
+    slow = finished(madry, seconds=1e6, forwards=1, backwards=0)  # attacks, in another precision, say less
+    known = Known([slow], "there")
     assert known.training(madry.training, 100) == Cost(100.0)
     trades = known.training(training("trades", steps=7), 100)
-    assert not trades.measured
-    assert trades.seconds > 110
+    assert trades == Cost(pytest.approx(100 * 20 / 17), False)
 
 
 def test_a_network_that_was_not_run_is_estimated_by_what_its_layers_give() -> None:

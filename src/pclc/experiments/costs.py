@@ -174,11 +174,14 @@ class Known:
         self.device = device
         self._timed = timed
         self._taken: _Times = {}  # seconds
+        self._trained: _Times = {}  # of trainings, by passes
         self._setups: dict[str, list[float]] = {}  # seconds before the first epoch, by network
         self._shares: _Times = {}  # of the passes that an attack may make
         self._audits: dict[object, list[float]] = {}  # how much longer than AutoAttack, by mode
         self._analysed: dict[str, list[float]] = {}
-        self._passes: dict[str, list[_Passes]] = {}  # by network
+        # By network. Attacks and trainings run in different precisions, and say nothing of each other.
+        self._attacking: dict[str, list[_Passes]] = {}
+        self._training: dict[str, list[_Passes]] = {}
         for result in results:
             # Results may be of another version, or have names that are known elsewhere.
             with suppress(KeyError, TypeError, ValueError):
@@ -191,7 +194,10 @@ class Known:
         setup = mean(self._setups.get(training.model, [0.0]))
         if found := _find(self._taken, training.dataset, (training.model, training.precision, step)):
             return Cost(setup + images * found[0], found[1])
-        return Cost(setup + images * step * self._a_pass(training), False)
+        # Steps with more or fewer passes of their kind say more than attacks do, which run in another precision.
+        by_pass = training.model, training.precision, training.config.adversarial is not None
+        found = _find(self._trained, training.dataset, by_pass)
+        return Cost(setup + images * step * (found[0] if found else self._a_pass(self._training, training)), False)
 
     def attack(self, cell: Cell, attack: NamedAttack, examples: int | None) -> Cost:
         """Of an attack on a cell's images."""
@@ -206,7 +212,7 @@ class Known:
             if counted := _find(self._shares, cell.training.dataset, (kind, hard), by_size=False):
                 share = counted[0]
                 break
-        return Cost(n * share * _most_passes(attack.text) * self._a_pass(crafted_on), False)
+        return Cost(n * share * _most_passes(attack.text) * self._a_pass(self._attacking, crafted_on), False)
 
     def audit(self, cell: Cell) -> Cost:
         """Of the audit that a cell asks for; where none is known, as long as standard AutoAttack."""
@@ -247,7 +253,7 @@ class Known:
                 for kind in (text, _kind(text)):
                     _note(self._shares, dataset, (kind, hard), count / _most_passes(text), n)
                 if here:
-                    self._note_passes(dataset, model, attack["seconds"], count)
+                    _note_passes(self._attacking, dataset, model, attack["seconds"], count)
             if _kind(text) is AutoAttack:
                 longest = max(longest, attack["seconds"] / n)
             if here:
@@ -270,21 +276,20 @@ class Known:
             return
         dataset, model = training["dataset"], training["model"]
         images = done["epochs"] * describe(dataset).counts["train"]
-        step = _passes_of_a_step(training["train"].get("adversarial"))
-        _note(self._taken, dataset, (model, training.get("precision"), step), done["seconds"], images)
-        self._note_passes(dataset, model, done["seconds"], images * step)
+        recipe = training["train"].get("adversarial")
+        step, precision = _passes_of_a_step(recipe), training.get("precision")
+        _note(self._taken, dataset, (model, precision, step), done["seconds"], images)
+        _note(self._trained, dataset, (model, precision, recipe is not None), done["seconds"], images * step)
+        _note_passes(self._training, dataset, model, done["seconds"], images * step)
         self._setups.setdefault(model, []).append(done.get("setup_seconds", 0.0))
 
-    def _note_passes(self, dataset: str, model: str, seconds: float, passes: int) -> None:
-        self._passes.setdefault(model, []).append(_Passes(seconds, passes, _values(model, dataset)))
-
-    def _a_pass(self, training: Training) -> float:
+    def _a_pass(self, taken: dict[str, list[_Passes]], training: Training) -> float:
         """Seconds of a pass of an image, forward or backward."""
-        if training.model not in self._passes and self._timed is not None:
-            return self._timed(training)
+        if not taken or (training.model not in taken and self._timed is not None):
+            return self._timed(training) if self._timed is not None else math.nan
         own = _values(training.model, training.dataset)
-        nearest = min(self._passes, key=lambda model: abs(math.log(self._passes[model][0].values / own)))
-        done = self._passes[nearest]
+        nearest = min(taken, key=lambda model: abs(math.log(taken[model][0].values / own)))
+        done = taken[nearest]
         return own * sum(each.seconds for each in done) / sum(each.passes * each.values for each in done)
 
 
@@ -294,6 +299,10 @@ def _attacked_key(cell: Cell, what: str) -> tuple[object, ...]:
 
 def _note(times: _Times, dataset: str, key: tuple[object, ...], amount: float, images: int) -> None:
     times.setdefault(key, {}).setdefault(dataset, []).append((amount, images))
+
+
+def _note_passes(taken: dict[str, list[_Passes]], dataset: str, model: str, seconds: float, passes: int) -> None:
+    taken.setdefault(model, []).append(_Passes(seconds, passes, _values(model, dataset)))
 
 
 def _find(times: _Times, dataset: str, key: tuple[object, ...], by_size: bool = True) -> tuple[float, bool] | None:
@@ -391,7 +400,7 @@ def _timed(model: str, dataset: str, execution: Execution, threads: int) -> floa
         seconds: list[float] = []
         torch.set_num_threads(threads)
         try:
-            while len(seconds) < 5 and sum(seconds) < _TIMED_SECONDS:
+            while len(seconds) < 2 or (len(seconds) < 5 and sum(seconds) < _TIMED_SECONDS):  # the first is cold
                 started = time.perf_counter()
                 with execution.arithmetic():
                     loss = F.cross_entropy(network(x).float(), y)
