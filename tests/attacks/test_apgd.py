@@ -146,6 +146,26 @@ def test_restarts_take_other_points():
     assert (edge_point(x, 0.1, "L2", 0, torch.tensor([0]), 0) - x).norm().item() == pytest.approx(0.1)
 
 
+@pytest.mark.filterwarnings("ignore::pclc.attacks.ZeroGradientWarning")
+@pytest.mark.parametrize("make", [APGD, APGDTargeted])
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+def test_a_point_without_numbers_is_not_kept_before_those_that_fool(make, norm):
+    """As where fp16 overflows: what is no number is no class, and looks like success to who does not ask again."""
+    model = SmallNet().double().eval()
+    x, y = examples(model, 40)
+    passes = []
+
+    def overflows(x):
+        first = x.requires_grad and not passes  # that with a gradient, at the start
+        passes.extend([x] * first)
+        return model(x) * (torch.nan if first else 1)
+
+    attack = make(0.1 if norm == "Linf" else 0.5, steps=10, norm=norm, stop="never")
+    usual = attack.run(model, x, y).success
+    assert 10 < usual.sum() < 40
+    assert (attack.run(overflows, x, y).success != usual).sum() <= 2
+
+
 def test_a_class_can_be_reached():
     model = SmallNet().double().eval()
     x, y = examples(model, 40)

@@ -136,7 +136,8 @@ def _look(victim: Victim, goal: Callable[..., Tensor], climb: Climb, rows: tuple
         slope = Slope(logits, goal(logits, *rows), climb.grad)
     else:
         slope = victim.gradient(goal, climb.x_adv, *rows)
-    return slope._replace(value=slope.value.to(climb.value.dtype))
+    # Where fp16 overflowed there is no number: no class either, so that the point seems to fool, but it is the worst.
+    return slope._replace(value=slope.value.to(climb.value.dtype).nan_to_num(-torch.inf, torch.inf, -torch.inf))
 
 
 def _choose(which: Tensor, yes: Tensor, no: Tensor) -> Tensor:
