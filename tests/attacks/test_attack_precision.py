@@ -62,6 +62,17 @@ def test_near_ties_are_decided_in_float64():
     assert victim.confirm(logits, x, Y).tolist() == [True, False, True], "also while crafting"
 
 
+def test_a_class_that_is_masked_makes_no_near_ties():
+    class Masked(torch.nn.Module):
+        def forward(self, x):
+            return torch.cat([x, torch.full_like(x[:, :1], -torch.inf)], 1)
+
+    x = torch.tensor([[0.1, 0.9], [0.9, 0.1]])
+    victim = Victim(Masked(), Execution(device="cpu", precision="fp32"))
+    assert victim.is_fooled(x, Y[:2]).tolist() == [True, False]
+    assert victim.cost.forwards == len(x), "each was asked once"
+
+
 def test_near_ties_are_decided_in_batches():
     asked = []
 

@@ -177,7 +177,8 @@ class Victim:
         """Flags from exact logits; where the two largest are nearly equal a float64 twin of the model decides."""
         fooled = is_success(logits, y, targeted)
         top = logits.topk(2, dim=1).values
-        near = (top[:, 0] - top[:, 1] <= _NEAR_TIE * logits.abs().amax(1)).nonzero().squeeze(1)
+        largest = torch.where(logits.isfinite(), logits.abs(), 0).amax(1)  # classes that are masked have -inf
+        near = (top[:, 0] - top[:, 1] <= _NEAR_TIE * largest).nonzero().squeeze(1)
         if not len(near) or x.dtype == torch.float64 or not isinstance(self.model, nn.Module):
             return fooled
         decided = self._double_logits(self.model, x[near])
