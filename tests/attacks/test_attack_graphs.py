@@ -74,6 +74,7 @@ def test_a_model_that_asks_the_host_runs_eagerly_and_says_so():
     with pytest.warns(UserWarning, match="cannot be captured"):
         result = PGD(eps=0.1, alpha=0.02, steps=10).run(lambda x: model(x) * float(x.max() > -1), x, y)
     assert result.success.sum() > 2
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
 def test_graphs_give_their_memory_back():

@@ -1,12 +1,15 @@
 """How things run: the settings, batches that fit, captured steps."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from pclc.execution import Execution, captured, ieee_fp32, in_batches
+from pclc.execution import Execution, capture, captured, ieee_fp32, in_batches
 
 
 def test_settings_on_the_cpu() -> None:
@@ -157,6 +160,36 @@ def test_a_single_example_that_does_not_fit_is_an_error() -> None:
 
     with pytest.raises(torch.OutOfMemoryError), pytest.warns(UserWarning, match="did not fit"):
         in_batches(work, torch.arange(9), size=2)
+
+
+def test_a_recording_that_fails_does_not_leave_its_stream_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, side = Mock(), Mock()
+    current = caller
+
+    @contextmanager
+    def on_stream(stream: Mock) -> Iterator[None]:
+        nonlocal current
+        before, current = current, stream
+        try:
+            yield
+        finally:
+            current = before
+
+    @contextmanager
+    def recording(graph: Mock, pool: None, stream: Mock) -> Iterator[None]:
+        nonlocal current
+        current = stream
+        yield  # as in torch, where the end of a recording that failed is an error, and what comes after it is not done
+
+    cuda = SimpleNamespace(
+        device=lambda device: nullcontext(), current_device=lambda: 0, current_stream=lambda: current,
+        stream=on_stream, CUDAGraph=Mock, graph=recording,
+    )  # fmt: skip
+    monkeypatch.setattr(capture, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(capture, "_side_stream", lambda device: side)
+    with pytest.raises(RuntimeError, match="not permitted"):
+        captured(Mock(side_effect=[None, RuntimeError("operation not permitted")]), warm_ups=1)
+    assert current is caller
 
 
 @pytest.mark.cuda

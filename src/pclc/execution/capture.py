@@ -25,15 +25,15 @@ def captured(
     run side by side.
     """
     with torch.cuda.device(device):  # a graph of another device's stream would be empty
-        stream = _side_stream(torch.cuda.current_device())
-        stream.wait_stream(torch.cuda.current_stream())
-        try:
-            with torch.cuda.stream(stream):
+        stream, caller = _side_stream(torch.cuda.current_device()), torch.cuda.current_stream()
+        stream.wait_stream(caller)
+        with torch.cuda.stream(stream):  # also around the recording, which leaves its stream behind where it fails
+            try:
                 for _ in range(warm_ups):
                     work()
-        finally:  # also where it fails: what was begun still writes
-            torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, stream=stream):  # type: ignore[arg-type]
-            work()
+            finally:  # also where it fails: what was begun still writes
+                caller.wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool, stream=stream):  # type: ignore[arg-type]
+                work()
     return graph.replay
