@@ -5,7 +5,7 @@ import torch
 from attack_zoo import SmallNet, digits, examples
 
 from pclc import create_model
-from pclc.attacks import BIM, PGD, CarliniWagner, Square
+from pclc.attacks import BIM, FAB, PGD, CarliniWagner, Square
 from pclc.attacks.crafting import Crafting
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.frozen import frozen
@@ -302,7 +302,6 @@ def in_fp16(monkeypatch):
         choose(crafting, x)
         if fresh:
             crafting.in_fp16 = crafting.what_fp16_is_enough_for(x)
-            crafting._too_small = {what: torch.zeros((), dtype=torch.bool) for what in crafting.in_fp16}
             assert crafting.in_fp16
 
     monkeypatch.setattr(Crafting, "choose", chosen)
@@ -448,7 +447,7 @@ def test_fp16_is_left_when_it_loses_gradients(monkeypatch):
         seen = [victim.gradient(margin, BRIGHT, FIRST).grad.any().item() for _ in range(10)]
         assert seen[0] is False
         assert seen[-3:] == [True] * 3
-        assert victim.crafting.in_fp16 == {"logits"}
+        assert not victim.crafting.in_fp16
         assert victim.cost.zero_gradient_share == 0, "as in float32"
         expected = input_gradient(model, margin, BRIGHT, FIRST)[2]
         torch.testing.assert_close(victim.gradient(margin, BRIGHT, FIRST).grad, expected)
@@ -467,6 +466,17 @@ def test_pgd_is_as_strong_where_fp16_loses_gradients(monkeypatch, stop):
     half = attack.run(model, x, y, execution=execution)
     assert torch.equal(usual.success, half.success)
     torch.testing.assert_close(half.zero_gradient_share, usual.zero_gradient_share)
+
+
+def test_fab_is_as_strong_where_fp16_is_enough_for_logits_only(monkeypatch):
+    """It steps onto the boundary that gradients see: logits have to see the same one."""
+    model, x, y = digits()
+    attack, execution = FAB(eps=0.1, steps=10), Execution(device="cpu", precision="tf32")
+    usual = attack.run(model, x, y, execution=execution).success
+    monkeypatch.setattr(Crafting, "_gradients_survive", lambda crafting, x: False)
+    in_fp16(monkeypatch)
+    assert 100 < usual.sum() < len(x)
+    assert attack.run(model, x, y, execution=execution).success.sum() >= usual.sum() - 2
 
 
 @pytest.mark.cuda

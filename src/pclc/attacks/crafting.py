@@ -28,7 +28,9 @@ class Crafting:
     """Logits and gradients in the precision of `execution`, of the model made ready where it gives the same.
 
     Where that is TF32, fp16 has as many digits and half the bytes, but a small range. It is used where a comparison at
-    the first images finds it enough, for logits and for gradients each, and left when it turns out to be too small.
+    the first images finds it enough, and left when it turns out to be too small. Logits are in it without gradients
+    only while none are asked for: FAB steps to the boundary that gradients see, where logits that are rounded otherwise
+    may never see a point that fools.
 
     Args:
         model: images (N, ...) to logits (N, K), in eval mode.
@@ -43,7 +45,7 @@ class Crafting:
             self.ready = made_ready(model, execution)
         self.in_fp16: set[What] = set()
         self._has_chosen = False
-        self._too_small: dict[What, Tensor] = {}  # flags on the device, into which graphs write
+        self._too_small: Tensor  # a flag on the device, into which graphs write
         self._passes: Counter[What] = Counter()
 
     def choose(self, x: Tensor) -> None:
@@ -55,21 +57,28 @@ class Crafting:
             self.fast = self.ready
             if x.is_cuda and self.execution.resolved_precision == "tf32":
                 self.in_fp16 = self.what_fp16_is_enough_for(x)
-        self._too_small = {what: torch.zeros((), dtype=torch.bool, device=x.device) for what in self.in_fp16}
+        self._too_small = torch.zeros((), dtype=torch.bool, device=x.device)
         if self.execution.compile:
             self.fast = torch.compile(self.fast)
 
-    def leave_fp16(self, what: What) -> bool:
+    def leave_fp16(self) -> bool:
         """Leave it where it was too small, and tell whether it was: graphs with fp16 in them are to be forgotten."""
-        leave = what in self.in_fp16 and bool(self._too_small[what])
+        leave = bool(self.in_fp16) and bool(self._too_small)
         if leave:
-            self.in_fp16.remove(what)
+            self.in_fp16.clear()
+        return leave
+
+    def leave_fp16_for_gradients(self) -> bool:
+        """The same where it is not enough for gradients, which are asked for now."""
+        leave = self.in_fp16 == {"logits"}
+        if leave:
+            self.in_fp16.clear()
         return leave
 
     def leave_fp16_now_and_then(self, what: What) -> bool:
         """The same after a pass: not every attack comes to decide an outcome before it ends."""
         self._passes[what] += 1
-        return self._passes[what] % _LOOK_EVERY == 1 and self.leave_fp16(what)
+        return self._passes[what] % _LOOK_EVERY == 1 and self.leave_fp16()
 
     # Images and logits are copied: a model may write into its input, and may use its output's memory again.
 
@@ -79,7 +88,7 @@ class Crafting:
         half = "logits" in self.in_fp16
         with self.execution.arithmetic(half):
             logits = copied(self.fast(self.execution.lay_out(x).clone()))
-        return (self._noted("logits", logits) if half else logits,)
+        return (self._noted(logits) if half else logits,)
 
     def slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
         """Logits, value and gradient of `objective(logits, *rows)`, and whether the gradient is exactly zero."""
@@ -87,8 +96,8 @@ class Crafting:
         if "gradients" in self.in_fp16:
             with self.execution.arithmetic(half=True):
                 logits, value, grad, lost = fp16_gradient(self.fast, objective, x, *rows)
-            self._too_small["gradients"].logical_or_(lost.any())
-            logits = self._noted("gradients", logits)
+            self._too_small.logical_or_(lost.any())
+            logits = self._noted(logits)
             zero = is_zero(grad) & ~lost  # of which the model may well have one
         else:
             with self.execution.arithmetic():
@@ -96,9 +105,9 @@ class Crafting:
             zero = is_zero(grad)
         return logits, value, grad.contiguous(), zero
 
-    def _noted(self, what: What, logits: Tensor) -> Tensor:
+    def _noted(self, logits: Tensor) -> Tensor:
         finite = logits.isfinite()
-        self._too_small[what].logical_or_(~finite.all())
+        self._too_small.logical_or_(~finite.all())
         # NaN is looked at; an infinite logit of the true class would not be.
         return torch.where(finite, logits, torch.nan)
 

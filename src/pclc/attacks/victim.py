@@ -78,9 +78,8 @@ class Victim:
     def __exit__(self, *error: object) -> None:
         """Take them back, and let go of the graphs, which hold gigabytes."""
         self._take_back()
-        self._logits.release()
         self._exact.release()
-        self._forget_gradients()
+        self._forget_crafting()
 
     def logits(self, x: Tensor) -> Tensor:
         """The logits (N, K) in the precision of crafting."""
@@ -101,10 +100,8 @@ class Victim:
     def is_fooled(self, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
         """(N,) flags, decided by an exact pass: the predicted class is not y, or is y where the attack is targeted."""
         # Here the device is waited for anyway, to look at what seems to fool.
-        if self.crafting.leave_fp16("logits"):
-            self._logits.release()
-        if self.crafting.leave_fp16("gradients"):
-            self._forget_gradients()
+        if self.crafting.leave_fp16():
+            self._forget_crafting()
         return self._without_near_ties(self.exact_logits(x), x, y, targeted)
 
     def confirm(self, logits: Tensor, x: Tensor, y: Tensor, targeted: bool = False) -> Tensor:
@@ -138,15 +135,17 @@ class Victim:
         self.crafting.choose(x)
         (found,) = self._logits(x)
         if self.crafting.leave_fp16_now_and_then("logits"):
-            self._logits.release()
+            self._forget_crafting()
             (found,) = self._logits(x)
         return found
 
     def _fast_slope(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
         self.crafting.choose(x)
+        if self.crafting.leave_fp16_for_gradients():
+            self._forget_crafting()
         found = self._slope(objective, x, *rows)
         if self.crafting.leave_fp16_now_and_then("gradients"):
-            self._forget_gradients()
+            self._forget_crafting()
             found = self._slope(objective, x, *rows)
         return found
 
@@ -155,7 +154,8 @@ class Victim:
             self._gradients[objective] = self._batched(partial(self.crafting.slope, objective))
         return self._gradients[objective](x, *rows)
 
-    def _forget_gradients(self) -> None:
+    def _forget_crafting(self) -> None:
+        self._logits.release()
         for batched in self._gradients.values():
             batched.release()
         self._gradients.clear()
