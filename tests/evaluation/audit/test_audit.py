@@ -427,12 +427,17 @@ def on_batch_statistics() -> nn.Module:
     return nn.Sequential(nn.Unflatten(1, (1, 3)), norm, nn.Flatten(), linear(scale=1e4)).eval()
 
 
+def that_needs_two_rows() -> nn.Module:
+    """BatchNorm over the batch alone, which stops at a batch of one image."""
+    return nn.Sequential(nn.BatchNorm1d(3, affine=False, track_running_stats=False), linear(scale=1e4)).eval()
+
+
 @pytest.mark.parametrize("claim", [None, 0.9])
 def test_a_model_that_mixes_the_images_of_a_batch_cannot_be_judged(claim: float | None) -> None:
     x, y = data()
     assert pclc.audit(linear(scale=1e4), x, y, eps=EPS, claim=claim, mode="quick").verdict == "refuted"
-    for model in (Mixing(linear(scale=1e4)).eval(), on_batch_statistics()):
-        found = pclc.audit(model, x, y, eps=EPS, claim=claim, mode="quick")
+    for model in (Mixing(linear(scale=1e4)).eval(), on_batch_statistics(), that_needs_two_rows()):
+        found = pclc.audit(model, x[:-7], y[:-7], eps=EPS, claim=claim, mode="quick")
         assert found.verdict == "cannot judge"
         assert "mixes the images of a batch" in found.reason
         assert "each image by itself" in [finding.name for finding in found.fired]

@@ -164,7 +164,7 @@ def audit(
             state=state, about=about, peers=peers,
         )  # fmt: skip
         found = work.go(progress and peers.leads)
-        gradients, witnesses = work.gradients(), work.witnesses(data)
+        gradients, witnesses = work.gradients(), replace(work.witnesses(data), model_hash=named)
     conditions = Conditions(
         norm,
         eps,

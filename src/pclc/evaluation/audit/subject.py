@@ -11,7 +11,7 @@ from pclc.attacks.suspicions import is_dynamic, is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
 from pclc.evaluation.audit.breaks import Break, has_gradient, mend
-from pclc.evaluation.traps import in_train_mode, mixing
+from pclc.evaluation.traps import MIXED, in_train_mode, mixing
 from pclc.execution import Execution, ieee_fp32
 
 _TINY = 1e-37  # log of a probability that float32 has lost
@@ -22,7 +22,7 @@ class Subject:
     """What there is to attack.
 
     Attributes:
-        model: as it was given; it decides all outcomes.
+        model: as it was given; it decides all outcomes. One that mixes the images of a batch sees each of them twice.
         craft: what attacks climb: logarithms where the model gives probabilities, breaks of the gradient mended.
         classes: number of them.
         training: modules that came in train mode.
@@ -60,6 +60,22 @@ class LogProbabilities(nn.Module):
         return self.model(x).clamp(min=_TINY).log()
 
 
+class Doubled(nn.Module):
+    """A model that sees each image twice: what it takes over a batch stays, and no batch is of one image alone.
+
+    BatchNorm on batch statistics refuses a single row.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits of the first ones."""
+        logits: Tensor = self.model(torch.cat([x, x]))
+        return logits[: len(x)]
+
+
 class Unmoved(nn.Module):
     """A model that always has a gradient: zero where its own is missing, so that an attack stands still there."""
 
@@ -88,8 +104,12 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
         with explain_types(model, x):
             logits = victim.exact_logits(x)
         check_logits(logits, len(x), y)
-        random, dynamic = is_random(victim, x), is_dynamic(model, x)
+        random = is_random(victim, x)
         mixed = 0.0 if random else mixing(victim, x)
+    if mixed > MIXED:
+        model = Doubled(model)
+    with torch.no_grad(), frozen(model):
+        dynamic = is_dynamic(model, x)
     probabilities = bool((logits >= 0).all() and ((logits.double().sum(1) - 1).abs() < 1e-3).all())
     mended, breaks = mend(model, x, y)
     craft = LogProbabilities(mended) if probabilities else mended
