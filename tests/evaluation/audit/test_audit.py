@@ -168,6 +168,22 @@ def test_a_random_model_that_is_seldom_right_is_not_near_chance() -> None:
     assert found.checks
 
 
+class Unsure(nn.Module):
+    """Sure of the corners of the box, and wrong in a third of its draws wherever else it is asked."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = x.amax(1, keepdim=True) < 1
+        return torch.where(inside & (torch.rand(len(x), 1) < 1 / 3), x.roll(1, 1), x)
+
+
+def test_a_model_that_is_random_only_between_the_images_is_not_refuted_by_luck() -> None:
+    x = torch.eye(3).repeat(40, 1)
+    found = pclc.audit(Unsure().eval(), x, x.argmax(1), eps=EPS, claim=0.6, mode="quick")
+    assert found.conditions.random
+    assert found.verdict != "refuted", "two of three draws are right, whatever the attack"
+    assert found.robust_accuracy.value == pytest.approx(2 / 3, abs=0.1)
+
+
 def test_luck_is_no_refutation() -> None:
     """Each draw of this model is wrong at random in a third of the cases, whatever the image: nothing is overstated."""
 

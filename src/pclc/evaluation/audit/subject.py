@@ -27,7 +27,7 @@ class Subject:
         classes: number of them.
         training: modules that came in train mode.
         probabilities: the model returns probabilities.
-        random: passes over the same images differ.
+        random: passes over the same images differ, or over what lies between two of them, where attacks lead.
         mixing: how much other images of a batch change the logits of one, as a share of their size; 0 where random.
         dynamic: the forward pass asks for derivatives.
         breaks: places that let no gradient through.
@@ -104,7 +104,7 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
         with explain_types(model, x):
             logits = victim.exact_logits(x)
         check_logits(logits, len(x), y)
-        random = is_random(victim, x)
+        random = is_random(victim, torch.cat([_between(x), x]))
         mixed = 0.0 if random else mixing(victim, x)
     if mixed > MIXED:
         model = Doubled(model)
@@ -118,3 +118,9 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
     gap = float((top[:, 0] - top[:, 1]).nanmedian())  # NaN where both are infinite
     about = (training, probabilities, random, mixed, dynamic, breaks)
     return Subject(model, craft, logits.shape[1], *about, has_gradient(craft, x), gap)
+
+
+def _between(x: Tensor) -> Tensor:
+    """Blends of each image with the next, more of it each time: a model may be random only where it is unsure."""
+    share = torch.linspace(0, 1, len(x) + 2, dtype=x.dtype, device=x.device)[1:-1]
+    return x.lerp(x.roll(1, 0), share.reshape(-1, *[1] * (x.dim() - 1)))

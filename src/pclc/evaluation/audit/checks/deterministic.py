@@ -7,7 +7,7 @@ from pclc.evaluation.audit.scene import Scene
 @register(
     "same output every time",
     kind="set-up",
-    question="logits of the same images over 5 passes",
+    question="logits of the same images, and of blends of two, over 5 passes",
     threshold="they differ in a prediction, or by more than rounding",
     source="Athalye et al. 2018; AutoAttack's warnings",
     next_step="means over draws (EOT), and scores that are expected errors over fresh draws; the audit does both",
