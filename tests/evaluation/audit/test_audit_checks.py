@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from audit_models import Case, Cut, Line, Mixing, Sine, points
+from audit_models import Case, Cut, Given, Line, Mixing, Purified, Sine, points
 from torch import nn
 
 from pclc.attacks import PGD, UnreachableWarning
@@ -161,8 +161,16 @@ def test_it_says_where_it_does_not_apply(name: str, scene: Callable[[Case], Scen
 
 
 def test_the_gradient_is_mended_where_the_identity_fits(case: Case) -> None:
-    for wrapper, place in ((Quantised, "the model's own forward"), (Detached, "own forward"), (WithRounding, "'0'")):
+    for wrapper, place in (
+        (Quantised, "the model's own forward"),
+        (Detached, "own forward"),
+        (WithRounding, "'0'"),
+        (Purified, "'purify'"),
+        (lambda model: Given(model, torch.round), "own forward"),
+        (lambda model: Given(model, torch.detach), "own forward"),
+    ):
         scene = of(wrapper(case.model), case)
+        assert scene.subject.differentiable
         assert place in run_check(CHECKS["gradient graph"], scene).measured
         assert run_check(CHECKS["some objective has a gradient"], scene).state == "silent"
         assert torch.equal(scene.subject.craft(scene.x), scene.subject.model(scene.x))  # the values are untouched

@@ -1,7 +1,7 @@
 """Where the gradient is lost on its way from the logits to the image, found with hooks and mended with BPDA."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +21,16 @@ class Break(NamedTuple):
     Attributes:
         name: of the module; "" is the model's own code, outside of all its modules.
         kind: "cut": the graph ends there, as at `detach`; "flat": the derivative is zero, as of rounding.
-        before: name of the module whose input is what came out of the model's own code; "" where that is not it.
-        fits: the identity can stand in for the gradient, because the shape stays as it is.
-        call: which call of the module in a forward pass it is, from 1; a model that optimises calls it again and again.
+        mended: how the identity stands in for the gradient: "through" the module, from the image "into" the one that
+            comes next, "out of" the last one to the logits; "" where no shapes fit.
+        at: name of that module.
+        call: which call of it in a forward pass, from 1; a model that optimises calls it again and again.
     """
 
     name: str
     kind: str
-    before: str
-    fits: bool
+    mended: Literal["through", "into", "out of", ""] = ""
+    at: str = ""
     call: int = 1
 
     def __str__(self) -> str:
@@ -53,15 +54,16 @@ class StraightThrough(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The model's logits."""
-        hooks = [self._hook(found, x) for found in self.breaks]
+        ends: list[Tensor] = []
+        hooks = [self._hook(found, x, ends) for found in self.breaks]
         try:
             logits: Tensor = self.model(x.clone())  # into which it may write, and x stands in for its input
         finally:
             for hook in hooks:
                 hook.remove()
-        return logits
+        return _value_of(logits, ends[-1]) if ends else logits
 
-    def _hook(self, found: Break, x: Tensor) -> Any:
+    def _hook(self, found: Break, x: Tensor, ends: list[Tensor]) -> Any:
         calls = 0
 
         def is_it() -> bool:
@@ -70,14 +72,20 @@ class StraightThrough(nn.Module):
             return calls == found.call
 
         def after(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
-            return _value_of(output, inputs[0]) if is_it() else None
+            if not is_it():
+                return None
+            if found.mended == "through":
+                return _value_of(output, inputs[0])
+            ends.append(output.clone())  # into which the model may write
+            return None
 
         def ahead(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
             return (_value_of(inputs[0], x), *inputs[1:]) if is_it() else None
 
-        if found.name:
-            return self.model.get_submodule(found.name).register_forward_hook(after)
-        return self.model.get_submodule(found.before).register_forward_pre_hook(ahead)
+        module = self.model.get_submodule(found.at)
+        return (
+            module.register_forward_pre_hook(ahead) if found.mended == "into" else module.register_forward_hook(after)
+        )
 
 
 def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
@@ -100,16 +108,16 @@ def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
     mended: nn.Module = model
     while len(found) < _MOST_BREAKS:
         try:
-            new = _find(mended, x, y)
+            new = _find(mended, x, y, {(place.name, place.call) for place in found})
         except Exception:  # whatever a stranger's module does with a gradient that it does not expect
-            new = Break("", "cut", "", False)
-        if new is None:
+            new = Break("", "cut")
+        if new is None or new in found:  # which the identity has not mended
             break
         found += (new,)
-        if not new.fits:
+        if not new.mended:
             break
         mended = StraightThrough(model, found)
-    return mended if all(place.fits for place in found) else model, found
+    return mended if all(place.mended for place in found) else model, found
 
 
 def has_gradient(model: Model, x: Tensor) -> bool:
@@ -118,8 +126,8 @@ def has_gradient(model: Model, x: Tensor) -> bool:
         return model(x.detach().requires_grad_().clone()).requires_grad
 
 
-def _find(model: nn.Module, x: Tensor, y: Tensor) -> Break | None:
-    """The break that is nearest to the logits; None where the gradient gets through."""
+def _find(model: nn.Module, x: Tensor, y: Tensor, tried: set[tuple[str, int]]) -> Break | None:
+    """The break that is nearest to the logits, in none of the calls tried; None where the gradient gets through."""
     passed: list[_Passed] = []
     inner = model.model if isinstance(model, StraightThrough) else model
     hooks = [
@@ -131,8 +139,11 @@ def _find(model: nn.Module, x: Tensor, y: Tensor) -> Break | None:
         with torch.enable_grad(), frozen(model):
             leaf = x.detach().requires_grad_()
             logits = model(leaf.clone())  # into which it may write
+            new = [p for p in passed if (p.name, p.call) not in tried]
+            cut = [p for p in new if p.entered.requires_grad and not p.left.requires_grad]
+            without = [p for p in passed if not p.entered.requires_grad and not p.left.requires_grad]
             if not logits.requires_grad:
-                return _cut(passed, leaf)
+                return _place("cut", cut, without, passed, x, logits)
             value = get_objective("margin")(logits, y).sum()
             wanted = [t for p in passed for t in (p.entered, p.left) if t.requires_grad]
             grads = torch.autograd.grad(value, [leaf, *wanted], allow_unused=True)
@@ -142,26 +153,28 @@ def _find(model: nn.Module, x: Tensor, y: Tensor) -> Break | None:
     lost = {id(tensor): _lost(grad) for tensor, grad in zip([leaf, *wanted], grads, strict=True)}
     if lost[id(leaf)] < _LOST:
         return None
-    flat = [p for p in passed if lost.get(id(p.left), 1.0) <= _THERE and lost.get(id(p.entered), 1.0) >= _LOST]
-    if flat:
-        p = _innermost(flat)
-        return Break(p.name, "flat", "", p.entered.shape == p.left.shape, p.call)
-    for p in passed:
-        if lost.get(id(p.entered), 1.0) <= _THERE:
-            return Break("", "flat", p.name, p.entered.shape == x.shape, p.call)
-    return Break("", "flat", "", False)
+    there = [p for p in new if lost.get(id(p.left), 1.0) <= _THERE]
+    flat = [p for p in there if lost.get(id(p.entered), 1.0) >= _LOST]
+    behind = [p for p in passed if lost.get(id(p.entered), 1.0) <= _THERE]
+    return _place("flat", flat, behind or without, passed, x, logits)
 
 
-def _cut(passed: list[_Passed], leaf: Tensor) -> Break:
-    """The last module that takes a graph and gives none, or the place in the model's own code."""
-    cut = [p for p in passed if p.entered.requires_grad and not p.left.requires_grad]
-    if cut:
-        p = _innermost(cut)
-        return Break(p.name, "cut", "", p.entered.shape == p.left.shape, p.call)
-    for p in passed:
-        if not p.entered.requires_grad and not p.left.requires_grad:
-            return Break("", "cut", p.name, p.entered.shape == leaf.shape, p.call)
-    return Break("", "cut", "", False)
+def _place(
+    kind: str, inside: list[_Passed], behind: list[_Passed], passed: list[_Passed], x: Tensor, logits: Tensor
+) -> Break:
+    """Where the break is: inside a module, or in the model's own code before the first module behind it, or at the end.
+
+    Of modules within each other it is the innermost over which the identity fits, and where that did not help the next:
+    what has an encoder and a decoder gives back an image, though neither of them does.
+    """
+    if inside:
+        p = _innermost([p for p in inside if p.entered.shape == p.left.shape] or inside)
+        return Break(p.name, kind, "through" if p.entered.shape == p.left.shape else "", p.name, p.call)
+    if behind:
+        p = behind[0]
+        return Break("", kind, "into" if p.entered.shape == x.shape else "", p.name, p.call)
+    ends = [p for p in passed if p.left.shape == logits.shape]
+    return Break("", kind, "out of", ends[-1].name, ends[-1].call) if ends else Break("", kind)
 
 
 def _innermost(passed: list[_Passed]) -> _Passed:
@@ -183,6 +196,7 @@ def _lost(grad: Tensor | None) -> float:
     return 1.0 if grad is None else float((~grad.flatten(1).any(1)).double().mean())
 
 
+@torch.enable_grad()  # also where a model runs a part of itself without gradients
 def _value_of(value: Tensor, stand_in: Tensor) -> Tensor:
     """The one, with the gradient of the other."""
     return BPDA(lambda _: value)(stand_in)  # type: ignore[no-any-return]

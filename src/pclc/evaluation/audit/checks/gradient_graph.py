@@ -14,6 +14,6 @@ from pclc.evaluation.audit.scene import Scene
 )
 def gradient_graph(scene: Scene) -> Measured:
     """Names the places; what was mended is still named, because other people's attacks do not mend it."""
-    breaks = scene.subject.breaks
-    places = "; ".join(str(found) + (", mended" if found.fits else ", not mended") for found in breaks)
-    return Measured(bool(breaks), places or "the gradient arrives at the image", len(breaks))
+    breaks, arrives = scene.subject.breaks, scene.subject.differentiable
+    places = dict.fromkeys(f"{found}, {'mended' if found.mended and arrives else 'not mended'}" for found in breaks)
+    return Measured(bool(breaks), "; ".join(places) or "the gradient arrives at the image", len(breaks))

@@ -16,7 +16,7 @@ _USABLE = 0.5
 )
 def some_gradient(scene: Scene) -> Measured:
     """Without any, only attacks that need no gradient were made."""
-    if not scene.subject.differentiable or any(not found.fits for found in scene.subject.breaks):
+    if not scene.subject.differentiable or any(not found.mended for found in scene.subject.breaks):
         return Measured(True, "the model has no gradient that attacks could use")
     name, least = min(scene.trace.vanished.items(), key=lambda item: item[1])
     return Measured(least > _USABLE, f"{least:.1%} vanish for {name}", least)
