@@ -230,6 +230,7 @@ def test_a_random_model_without_a_gradient_is_searched_blindly() -> None:
     assert last.black_box
     assert last.broke > 0
     assert found.robust_accuracy.value < found.claimed.value
+    assert {f.name: f.state for f in found.checks}["EOT has converged"] == "not applicable"
 
 
 @pytest.mark.parametrize("wrapper", [Detached, Optimising])

@@ -33,7 +33,7 @@ class RandomOutcome(NamedTuple):
     Attributes:
         clean, claimed, worst: (N,) scores in [0, 1], shares of fresh draws that are right.
         x_adv: (N, ...) the final candidates.
-        gain: what the last doubling of the draws took from the mean score.
+        gain: what the last doubling of the draws took from the mean score; None where there is no gradient to climb.
         steps: what was tried.
     """
 
@@ -41,7 +41,7 @@ class RandomOutcome(NamedTuple):
     claimed: Tensor
     worst: Tensor
     x_adv: Tensor
-    gain: float
+    gain: float | None
     steps: tuple[Step, ...]
 
 
@@ -109,6 +109,5 @@ def attack_random(
         gain = before - float(best.mean())
     if mode == "full" or not threat.differentiable:
         attempt(EOT(Square(eps, _QUERIES[mode], norm=norm), _BLIND_DRAWS), blind=True)
-    return RandomOutcome(
-        clean, claimed, score(model, x_adv, y, fresh), x_adv, gain if threat.differentiable else 1.0, tuple(steps)
-    )
+    worst = score(model, x_adv, y, fresh)
+    return RandomOutcome(clean, claimed, worst, x_adv, gain if threat.differentiable else None, tuple(steps))

@@ -16,5 +16,5 @@ from pclc.evaluation.audit.scene import Scene
 def draws_suffice(scene: Scene) -> Measured:
     """An attack that still gains from more draws has not seen the expected loss."""
     if scene.gained_draws is None:
-        return Measured(None, "the model is not random")
+        return Measured(None, "no means over draws were climbed")
     return Measured(scene.gained_draws >= GAIN, f"{100 * scene.gained_draws:.1f} points", scene.gained_draws)
