@@ -1,12 +1,15 @@
 """Mistakes in the set-up that spoil a figure without an error: told before anybody believes it."""
 
+import copy
 from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
 
+from pclc.attacks.balls import random_point
 from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import check_logits, explain_types, pixel_advice
+from pclc.attacks.suspicions import is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
 from pclc.execution import ieee_fp32
@@ -15,6 +18,7 @@ from pclc.execution import ieee_fp32
 # and of scales that int8 takes from a whole batch.
 MIXED = 0.02
 _COPIED = 4  # images that are shown among copies of themselves
+_NEARBY = 0.05  # in a pixel, at most, of images that a model may know again
 
 
 class SetupWarning(UserWarning):
@@ -78,16 +82,48 @@ def mixing(victim: Victim, x: Tensor) -> float:
         True
     """
 
-    def shown(x: Tensor) -> Tensor:
-        logits = victim.exact_logits(x).double()
-        finite = torch.nan_to_num(logits, posinf=0.0, neginf=0.0)  # as of classes that are masked
-        return finite - finite.mean(1, keepdim=True)  # what all logits have in common decides nothing
+    logits = _what_decides(victim, x)
+    alone = [_what_decides(victim, one.expand_as(x)) for one in x[:_COPIED]]
+    return _largest(torch.cat([copies - here for copies, here in zip(alone, logits, strict=False)]), logits)
 
-    logits = shown(x)
-    changes = [shown(one.expand_as(x)) - here for one, here in zip(x[:_COPIED], logits[:_COPIED], strict=True)]
-    lengths = torch.linalg.vector_norm(torch.cat(changes), dim=1)
+
+def memory(victim: Victim, x: Tensor) -> float:
+    """How much images that were shown before change the logits of an image, as a share of their size.
+
+    Two copies of the model are asked about images that are new to it, and one of them has seen the like before. A model
+    that knows images again and answers as it did then leaves attacks that ask twice nowhere to go. Where it is random
+    or cannot be copied, it is taken to remember nothing.
+
+    Example:
+        >>> from pclc.execution import Execution
+        >>> memory(Victim(nn.Linear(3, 2), Execution().for_attacks(torch.device("cpu"))), torch.eye(3))
+        0.0
+    """
+    if not isinstance(victim.model, nn.Module):
+        return 0.0
+    try:
+        experienced, fresh = (Victim(copy.deepcopy(victim.model), victim.execution) for _ in range(2))
+    except Exception:  # whatever a stranger's module raises
+        return 0.0
+    index = torch.arange(len(x), device=x.device)
+    *before, now = [random_point(1 - x, _NEARBY, "Linf", 0, index, draw) for draw in range(4)]
+    for like in before:
+        experienced.exact_logits(like)
+    expected = _what_decides(fresh, now)
+    if is_random(fresh, now):  # such answers differ whatever was asked before
+        return 0.0
+    return _largest(_what_decides(experienced, now) - expected, expected)
+
+
+def _what_decides(victim: Victim, x: Tensor) -> Tensor:
+    """The logits without what they have in common, which decides nothing, and without classes that are masked."""
+    finite = torch.nan_to_num(victim.exact_logits(x).double(), posinf=0.0, neginf=0.0)
+    return finite - finite.mean(1, keepdim=True)
+
+
+def _largest(changes: Tensor, logits: Tensor) -> float:
     usual = torch.linalg.vector_norm(logits, dim=1).square().mean().sqrt()
-    return float(lengths.max() / usual.clamp(min=torch.finfo(usual.dtype).tiny))
+    return float(torch.linalg.vector_norm(changes, dim=1).max() / usual.clamp(min=torch.finfo(usual.dtype).tiny))
 
 
 def look_at_accuracy(clean: SupportsFloat, classes: int) -> list[str]:

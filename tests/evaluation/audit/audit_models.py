@@ -82,6 +82,26 @@ class Mixing(nn.Module):
         return logits - self.share * logits.mean(0)
 
 
+class Remembering(nn.Module):
+    """Gives an image that is near to an earlier one the answer of that one, with the gradient that is due to it."""
+
+    def __init__(self, model: nn.Module, radius: float = 1.5) -> None:
+        super().__init__()
+        self.model, self.radius = model, radius
+        self.images, self.answers = torch.empty(0), torch.empty(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits, flat = self.model(x), x.detach().flatten(1)
+        given, new = logits, torch.ones(len(x), dtype=torch.bool)
+        if len(self.images):
+            away, nearest = torch.cdist(flat, self.images).min(1)
+            new = away > self.radius
+            given = logits + torch.where(new[:, None], 0, self.answers[nearest] - logits.detach())
+        self.images = torch.cat([self.images, flat[new]])
+        self.answers = torch.cat([self.answers, logits.detach()[new]])
+        return given
+
+
 def points(n: int = 64) -> tuple[Tensor, Tensor]:
     """One pixel at the middle, of class 0."""
     return torch.full((n, 1), 0.5), torch.zeros(n, dtype=torch.int64)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from audit_models import Case, Cut, Mixing
+from audit_models import Case, Cut, Mixing, Remembering
 from torch import Tensor, nn
 
 import pclc
@@ -456,8 +456,16 @@ def test_a_model_that_mixes_the_images_of_a_batch_cannot_be_judged(claim: float 
     for model in (Mixing(linear(scale=1e4)).eval(), on_batch_statistics(), that_needs_two_rows()):
         found = pclc.audit(model, x[:-7], y[:-7], eps=EPS, claim=claim, mode="quick")
         assert found.verdict == "cannot judge"
-        assert "mixes the images of a batch" in found.reason
+        assert "does not look at each image by itself" in found.reason
         assert "each image by itself" in [finding.name for finding in found.fired]
+
+
+def test_a_model_that_knows_images_again_cannot_be_judged(case: Case) -> None:
+    x, y = case.x[:60], case.y[:60]
+    assert pclc.audit(case.model, x, y, eps=0.15, claim=0.9, mode="quick").verdict == "refuted"
+    found = pclc.audit(Remembering(case.model).eval(), x, y, eps=0.15, claim=0.9, mode="quick")
+    assert found.verdict == "cannot judge"
+    assert "does not look at each image by itself" in found.reason
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -301,9 +301,8 @@ class _Run:
         fired = [finding for finding in self.findings.values() if finding.fired]
         doubts = [finding.name for finding in fired if finding.kind == "doubt"]
         mixed = [finding.measured for finding in fired if finding.name == ALONE]
-        spoilt = (
-            f"The model mixes the images of a batch ({mixed[0]}): no figure is of single images." if mixed else near
-        )
+        sentence = "The model does not look at each image by itself ({}): no figure is of single images."
+        spoilt = sentence.format(*mixed) if mixed else near
         return judge(self._claimed, self.worst, self.overstatement, spoilt=spoilt, doubts=doubts)
 
     def _begin(self) -> None:

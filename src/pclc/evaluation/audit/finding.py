@@ -27,7 +27,7 @@ class Check:
     Attributes:
         name: short.
         kind: what firing is evidence of. "doubt" changes a verdict, from "not refuted" to "cannot judge". Of the others
-            only one does: where images of a batch mix, no figure is of single images, and there is nothing to judge.
+            only one does: where images mix, no figure is of single images, and there is nothing to judge.
         question: what is looked at.
         threshold: when it fires.
         source: where the idea comes from.

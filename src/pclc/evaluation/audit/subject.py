@@ -11,7 +11,7 @@ from pclc.attacks.suspicions import is_dynamic, is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
 from pclc.evaluation.audit.breaks import Break, has_gradient, mend
-from pclc.evaluation.traps import MIXED, in_train_mode, mixing
+from pclc.evaluation.traps import MIXED, in_train_mode, memory, mixing
 from pclc.execution import Execution, ieee_fp32
 
 _TINY = 1e-37  # log of a probability that float32 has lost
@@ -28,7 +28,8 @@ class Subject:
         training: modules that came in train mode.
         probabilities: the model returns probabilities.
         random: passes over the same images differ, or over what lies between two of them, where attacks lead.
-        mixing: how much other images of a batch change the logits of one, as a share of their size; 0 where random.
+        mixing: how much other images, in the same batch or before it, change the logits of one, as a share of their
+            size; 0 where random.
         dynamic: the forward pass asks for derivatives.
         breaks: places that let no gradient through.
         differentiable: `craft` has a gradient.
@@ -104,8 +105,9 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
         with explain_types(model, x):
             logits = victim.exact_logits(x)
         check_logits(logits, len(x), y)
-        random = is_random(victim, torch.cat([_between(x), x]))
-        mixed = 0.0 if random else mixing(victim, x)
+        remembered = memory(victim, x)
+        random = remembered <= MIXED and is_random(victim, torch.cat([_between(x), x]))
+        mixed = 0.0 if random else max(mixing(victim, x), remembered)
     if mixed > MIXED:
         model = Doubled(model)
     with torch.no_grad(), frozen(model):
