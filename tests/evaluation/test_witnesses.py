@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import pclc
 from pclc.attacks import PGD
+from pclc.bench.zoo_models import Noisy
 from pclc.evaluation import (
     DataSource,
     SetupWarning,
@@ -126,6 +127,7 @@ def test_every_lie_is_found_out(
     false.save(tmp_path / "w.safetensors")
     found = verify(tmp_path / "w.safetensors", case.model)
     assert check in failed(found)
+    assert ("FAILS" in str(found)) == (not found.holds), "what decides nothing differs"
     if lost is None:
         assert found.count < len(false)
     else:
@@ -146,6 +148,11 @@ def test_a_clean_image_that_is_right_is_no_witness(case, data) -> None:
     found = verify(false, case.model)
     assert failed(found) >= {"float32", "float64"}
     assert found.count == 0
+
+
+def test_a_random_model_is_told(case, data, witnesses: Witnesses) -> None:
+    assert "random" not in str(verify(witnesses, case.model))
+    assert "unknown: The model is random" in str(verify(witnesses, Noisy(case.model)))
 
 
 def test_another_model_is_noticed(case, witnesses: Witnesses) -> None:

@@ -26,7 +26,8 @@ def verify(
 ) -> None:
     """Check adversarial examples against the model and the original images, without trusting the file.
 
-    One forward pass in float32 and one in float64. The exit code is 0 where all of it holds, and 1 otherwise.
+    One forward pass in float32 and one in float64. The exit code is 0 where every example is inside the ball and fools
+    the model, and 1 otherwise. What else the file says, such as the hash of its model, may differ.
 
     Examples:
 

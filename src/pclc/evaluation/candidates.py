@@ -12,6 +12,7 @@ from pclc.attacks.frozen import frozen
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.victim import is_success
 from pclc.evaluation.budget import distances, is_inside
+from pclc.evaluation.device import device_of
 from pclc.execution import Execution, ieee_fp32, in_batches
 
 
@@ -34,7 +35,7 @@ def look_at(
     model: Model, x_adv: Tensor, x: Tensor, y: Tensor, norm: Norm, eps: float, execution: Execution | None
 ) -> Findings:
     """Look at candidates x_adv around x, both float; y are the true classes."""
-    device = next((p.device for p in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
+    device = device_of(model, x)
     x_adv, x, y = x_adv.to(device), x.to(device), y.to(device)
     inside = is_inside(x_adv, x, norm, eps)
     norms = distances(x_adv, x)[0 if norm == "Linf" else 1]

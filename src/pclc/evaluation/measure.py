@@ -23,6 +23,7 @@ from pclc.attacks.validate import check_ball, check_count
 from pclc.attacks.victim import Victim
 from pclc.evaluation.adversaries import Callee, Entry, Foreign, plan
 from pclc.evaluation.budget import as_bytes, away_from_image, distances, is_inside, is_storable, toward_image
+from pclc.evaluation.device import device_name, device_of
 from pclc.evaluation.document import drop_other_examples, load_evaluation, save_evaluation, save_examples
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
@@ -108,7 +109,7 @@ def evaluate(
     if chunk is not None:
         check_count("chunk", chunk)
     entries = plan(attacks, radii, norm)
-    device = _device(model, x)
+    device = device_of(model, x)
     run = _Run(
         model, x, y, index, entries, seed, eight_bit, keep_examples,
         out=Path(out) if out else None, execution=(execution or Execution()).for_attacks(device), device=device,
@@ -174,7 +175,7 @@ class _Run:
                 data_name,
                 self.data_hash,
                 self.eight_bit,
-                _device_name(self.device),
+                device_name(self.device),
                 self.execution.resolved_precision,
                 peers.count,
                 settings_hash([self.about, [[entry.text, entry.identity] for entry in self.entries]]),
@@ -400,18 +401,6 @@ def _radii(eps: float | Sequence[float] | None, norm: Norm | None) -> list[float
     for radius in radii:
         check_ball(radius, norm or "L2")  # each attack refuses what its own norm does not allow
     return radii
-
-
-def _device(model: Model, x: Tensor) -> torch.device:
-    """Where the model is; a plain function is taken to be where the images are."""
-    if isinstance(model, nn.Module):
-        for tensor in (*model.parameters(), *model.buffers()):
-            return tensor.device
-    return x.device
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
 
 
 def _rows(flags: Tensor, x: Tensor) -> Tensor:

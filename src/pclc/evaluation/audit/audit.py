@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pclc.attacks import Attack
 from pclc.attacks.attack import number_text
@@ -30,6 +30,7 @@ from pclc.evaluation.audit.shares import Share
 from pclc.evaluation.audit.standing import BLACK_BOX, Standing, Step
 from pclc.evaluation.audit.subject import Subject, look_at_model
 from pclc.evaluation.audit.verdict import ALPHA, Judgement, Overstatement, is_refuted, judge, looks, overstatement
+from pclc.evaluation.device import device_name, device_of
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy
 from pclc.evaluation.sharing import gather
@@ -122,7 +123,7 @@ def audit(
     index = check_randomness(seed, index, x)
     if len(set(index.tolist())) < len(index):
         raise ValueError("Expected every number in `index` once, but some occur again.")
-    device = next((t.device for t in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
+    device = device_of(model, x)
     # Copies of what was made in inference mode, which stays without gradients.
     x, y, index = ((t.clone() if t.is_inference() else t).to(device) for t in (x, y, index))
     settings = (execution or Execution()).for_attacks(device)
@@ -179,7 +180,7 @@ def audit(
         data_hash,
         loss,
         twin_hash,
-        torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        device_name(device),
         settings.resolved_precision,
         peers.count,
         versions,
