@@ -7,9 +7,9 @@ from pclc.bench.audits_page import audits_in_short, audits_section
 from pclc.bench.result import BenchResult
 from pclc.bench.zoo_page import zoo_section
 from pclc.evaluation.audit import LEAST, LINE
-from pclc.evaluation.audit.audit import _SAMPLE, _WORTH_IT
 from pclc.evaluation.audit.finding import check_table
 from pclc.evaluation.audit.randomness import DRAWS
+from pclc.evaluation.audit.run import _SAMPLE, _WORTH_IT
 from pclc.evaluation.audit.verdict import ALPHA, FEWEST_FOR_TWO, FIRST_ALPHA, FIRST_LOOK
 
 ROOT = Path(__file__).parents[3]

@@ -47,7 +47,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit without its checks, which keep nothing: here it is the attacks that matter."""
-    module = importlib.import_module("pclc.evaluation.audit.audit")
+    module = importlib.import_module("pclc.evaluation.audit.run")
     monkeypatch.setattr(module, "CHECKS", {})
     monkeypatch.setattr(module, "_LATE", ())
 

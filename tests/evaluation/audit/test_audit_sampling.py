@@ -10,7 +10,7 @@ import pclc
 from pclc.attacks import APGD, SPSA, HardLabel, Square
 from pclc.evaluation.audit.ladder import COSTLY, Threat, ladder
 
-module = importlib.import_module("pclc.evaluation.audit.audit")
+module = importlib.import_module("pclc.evaluation.audit.run")
 SAMPLE = 20
 BLIND = "black-box attacks find nothing more"
 

@@ -1,6 +1,7 @@
 """The audit: a verdict on a claim of robustness, with witnesses, and checks of the attacks behind it."""
 
-from pclc.evaluation.audit.audit import audit, save_audit
+from pclc.evaluation.audit.audit import audit
+from pclc.evaluation.audit.document import save_audit
 from pclc.evaluation.audit.finding import CHECKS, Check, Finding
 from pclc.evaluation.audit.result import Audit, Conditions, Gradient
 from pclc.evaluation.audit.scene import Scene

@@ -1,12 +1,16 @@
-"""An audit as JSON."""
+"""An audit as files."""
 
 import json
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pclc.attacks.attack import number_text
 from pclc.evaluation.audit.result import Audit
 from pclc.evaluation.audit.verdict import ALPHA, LEAST, LINE
+from pclc.evaluation.traps import SetupWarning
+from pclc.files import write_atomically
 
 FILE = "audit.json"
 WITNESSES = "witnesses.safetensors"
@@ -49,3 +53,41 @@ def load_document(folder: Path | str) -> dict[str, Any]:
     if not isinstance(content, dict) or (content.get("format"), content.get("version")) != (FORMAT, VERSION):
         raise ValueError(f"Expected {path} to hold an audit ({FORMAT}, version {VERSION}), but it does not.")
     return content
+
+
+def save_audit(result: Audit, out: Path | str) -> None:
+    """Write `audit.json` and `witnesses.safetensors` into the folder `out`."""
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    _tell_what_is_replaced(result, folder)
+    result.witnesses.save(folder / WITNESSES)
+    write_atomically(folder / FILE, (json.dumps(to_document(result), indent=1) + "\n").encode())
+
+
+def _tell_what_is_replaced(result: Audit, folder: Path) -> None:
+    try:
+        before = load_document(folder)
+    except (OSError, ValueError):
+        return  # none, or none that can be read
+    now = to_document(result)
+    held = [_subject(each) for each in (before, now)]
+    if held[0] != held[1]:
+        _, norm, eps, claim = held[0]
+        stated = "" if claim is None else f" of the claim {claim:g}"
+        warnings.warn(
+            f"The audit{stated} at {norm} eps {number_text(eps)} in {folder} was replaced: use a folder for each.",
+            SetupWarning,
+            stacklevel=3,
+        )
+    elif before["verdict"] == "refuted" != now["verdict"]:
+        warnings.warn(
+            f"The audit in {folder}, which refuted this claim on {before['clean']['n']} examples, was replaced by one "
+            f"on {now['clean']['n']} that does not; its witnesses are gone.",
+            SetupWarning,
+            stacklevel=3,
+        )
+
+
+def _subject(document: dict[str, Any]) -> tuple[Any, ...]:
+    about = document["conditions"]
+    return about["model_hash"], about["norm"], about["eps"], document["stated_claim"]

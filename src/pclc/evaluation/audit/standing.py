@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,16 @@ class Step:
     seconds: float
     black_box: bool
     spared: int = 0
+
+
+def merged(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """One line for each attack, with what it did at all looks."""
+    merged: dict[str, Step] = {}
+    for step in steps:
+        old = merged.get(step.attack, Step(step.attack, 0, 0, 0.0, step.black_box))
+        sums = (old.tried + step.tried, old.broke + step.broke, old.seconds + step.seconds)
+        merged[step.attack] = Step(step.attack, *sums, step.black_box, old.spared + step.spared)
+    return tuple(merged.values())
 
 
 @dataclass(eq=False)
