@@ -1,6 +1,7 @@
 """An evaluation as files: `evaluation.json` (see `schema.json`), and adversarial examples as safetensors."""
 
 import json
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
 from pclc.evaluation.statistics import CONFIDENCE, METHOD
+from pclc.evaluation.traps import SetupWarning
 from pclc.files import write_atomically
 
 FILE = "evaluation.json"
@@ -87,6 +89,23 @@ def _counts(document: dict[str, Any]) -> list[int]:
     """Of right examples: clean, under each attack, and in each worst case."""
     entries = [document["clean"], *document["attacks"], *document["worst_case"]]
     return [entry["accuracy"]["correct"] for entry in entries]
+
+
+def tell_what_is_replaced(evaluation: Evaluation, folder: Path | str) -> None:
+    """Warn where the evaluation in the folder has attacks that this one has not."""
+    try:
+        before = load_evaluation(folder)
+    except (OSError, ValueError):
+        return  # none, or none that can be read
+    now = {outcome.attack for outcome in evaluation.outcomes}
+    gone = [outcome.attack for outcome in before.outcomes if outcome.attack not in now]
+    if gone:
+        warnings.warn(
+            f"The evaluation in {folder} had other attacks, which are no longer in it: {', '.join(gone)}. Name all "
+            "attacks at once: what has been computed is not computed again.",
+            SetupWarning,
+            stacklevel=4,
+        )
 
 
 def save_evaluation(result: Evaluation, out: Path | str) -> Path:

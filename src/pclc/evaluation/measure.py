@@ -5,7 +5,6 @@ import platform
 import time
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,22 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks import Attack, AttackWarning, notices
-from pclc.attacks.decide import is_fooled
-from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import check_examples, check_randomness
-from pclc.attacks.suspicions import is_random
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_count
-from pclc.attacks.victim import Victim
 from pclc.evaluation.adversaries import Callee, Entry, Foreign, plan
-from pclc.evaluation.budget import as_bytes, away_from_image, distances, is_inside, is_storable, toward_image
+from pclc.evaluation.budget import is_storable
 from pclc.evaluation.device import device_name, device_of
-from pclc.evaluation.document import drop_other_examples, load_evaluation, save_evaluation, save_examples
+from pclc.evaluation.document import drop_other_examples, save_evaluation, save_examples, tell_what_is_replaced
+from pclc.evaluation.parts import Maker
 from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
 from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import Part, State
-from pclc.evaluation.traps import MIXED, SetupWarning, check_pixels, look_at_accuracy, look_at_logits, mixing
+from pclc.evaluation.traps import SetupWarning, check_pixels, look_again, look_at_accuracy, look_at_logits
 from pclc.execution import Execution
 from pclc.hashes import architecture_hash, model_hash, settings_hash, tensor_hash
 from pclc.training.processes import processes
@@ -137,7 +133,7 @@ class _Run:
         device: torch.device,
     ) -> None:
         self.model, self.x, self.y, self.index, self.entries = model, x, y, index, entries
-        self.seed, self.eight_bit, self.keep = seed, eight_bit, keep
+        self.maker = Maker(model, execution, seed, eight_bit, keep)
         self.out, self.execution, self.device = out, execution, device
         self.versions = {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()}
         self.model_hash, self.data_hash = model_hash(model), tensor_hash(x, y, index)
@@ -174,7 +170,7 @@ class _Run:
                 self.model_hash,
                 data_name,
                 self.data_hash,
-                self.eight_bit,
+                self.maker.eight_bit,
                 device_name(self.device),
                 self.execution.resolved_precision,
                 peers.count,
@@ -187,10 +183,10 @@ class _Run:
             seconds = time.perf_counter() - started
             result = Evaluation(clean, self.index.cpu(), outcomes, conditions, tuple(found), seconds)
             if self.out and peers.leads:
-                self._tell_what_is_replaced(self.out)
+                tell_what_is_replaced(result, self.out)
                 drop_other_examples(result, self.out)
                 save_evaluation(result, self.out)
-                if self.keep:
+                if self.maker.keep:
                     save_examples(result, self.y, self.out)
             for text in found if peers.leads else ():
                 warnings.warn(text, SetupWarning, stacklevel=3)
@@ -200,7 +196,7 @@ class _Run:
         some = min(len(self.x), self.execution.resolved_batch_size)
         first = self.x[:some].to(self.device)
         self.classes, found = look_at_logits(self.model, first, self.y)
-        found += self._look_again(first[:_LOOKED_AT])
+        found += look_again(self.model, first[:_LOOKED_AT], self.execution)
         if self.out and self.model_hash is None:
             what = "frozen" if isinstance(self.model, nn.Module) else "a plain function"
             found.append(f"The model is {what}, which has no hash: nothing of it is resumed.")
@@ -213,45 +209,6 @@ class _Run:
                 if entry.identity is None
             ]
         return found
-
-    def _tell_what_is_replaced(self, out: Path) -> None:
-        try:
-            before = load_evaluation(out)
-        except (OSError, ValueError):
-            return  # none, or none that can be read
-        now = {entry.text for entry in self.entries}
-        gone = [outcome.attack for outcome in before.outcomes if outcome.attack not in now]
-        if gone:
-            warnings.warn(
-                f"The evaluation in {out} had other attacks, which are no longer in it: {', '.join(gone)}. Name all "
-                "attacks at once: what has been computed is not computed again.",
-                SetupWarning,
-                stacklevel=4,
-            )
-
-    def _look_again(self, some: Tensor) -> list[str]:
-        """What more than one pass over the same images tells."""
-        with (
-            torch.inference_mode(False),
-            torch.no_grad(),
-            frozen(self.model),
-            Victim(self.model, self.execution) as victim,
-        ):
-            some = some.clone()
-            if is_random(victim, some):
-                return [
-                    "The model seems to be random: passes over the same images differ. Each figure is of one draw, and "
-                    "the worst case over several attacks is too low, since an image has to be lucky in all of them. "
-                    "`pclc.audit` has expected accuracies."
-                ]
-            mixed = mixing(victim, some)
-        if mixed <= MIXED:
-            return []
-        return [
-            f"The model mixes the images of a batch: others changed the logits of one by up to {mixed:.0%} of their "
-            "size, as they do where BatchNorm has no running statistics. The figures are of these batches, and no "
-            "property of single images."
-        ]
 
     def _chunks(self, size: int | None, count: int) -> list[slice]:
         """Equal chunks, at least one for each process where there are enough examples."""
@@ -273,10 +230,10 @@ class _Run:
         for entry in [None, *self.entries]:
             identity = self._identity(entry, about, identities)
             identities.append(identity)
-            keep = self.keep and entry is not None
+            keep = self.maker.keep and entry is not None
             part = self.state.load(identity, keep)
             if part is None:
-                part = self._attack_and_listen(entry, x, y, index, parts) if entry else self._clean(x, y)
+                part = self.maker.attack(entry, x, y, index, parts) if entry else self.maker.clean(x, y)
                 self.state.save(identity, part)
             parts.append(part)
             for name, text in part.warnings:
@@ -296,76 +253,6 @@ class _Run:
         own = entry.identity
         return None if own is None else {**about, "attack": own, "smaller": smaller}
 
-    def _clean(self, x: Tensor, y: Tensor) -> Part:
-        started = time.perf_counter()
-        fooled = is_fooled(self.model, x, y, execution=self.execution).cpu()
-        zeros = torch.zeros(len(x), dtype=torch.float64)
-        return Part(fooled, zeros, zeros.clone(), None, len(x), 0, time.perf_counter() - started, 0, 0, None)
-
-    def _attack_and_listen(self, entry: Entry, x: Tensor, y: Tensor, index: Tensor, parts: list[Part]) -> Part:
-        """An attack with what it warns of, which is to be told again where the part is not computed again."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            part = self._attack(entry, x, y, index, parts)
-        ours = []
-        for told in caught:
-            if issubclass(told.category, AttackWarning):
-                ours.append((told.category.__name__, str(told.message)))
-            else:
-                warnings.warn_explicit(told.message, told.category, told.filename, told.lineno)
-        return replace(part, warnings=tuple(ours))
-
-    def _attack(self, entry: Entry, x: Tensor, y: Tensor, index: Tensor, parts: list[Part]) -> Part:
-        """One attack on those examples that it is about: all, or those still right where it stops at success."""
-        started = time.perf_counter()
-        wrong, x_adv, carried = parts[0].fooled, x.clone(), 0
-        fooled = torch.zeros_like(wrong) if entry.stop == "never" else wrong.clone()
-        if entry.smaller is not None:
-            smaller = parts[1 + entry.smaller]
-            carried = int((smaller.fooled & ~wrong).sum())
-            fooled |= smaller.fooled
-            if self.keep:
-                x_adv[smaller.fooled.to(self.device)] = smaller.as_images().to(x)[smaller.fooled.to(self.device)]
-        todo = (~fooled).nonzero().squeeze(1).to(self.device)
-        forwards: int | None = 0
-        backwards: int | None = 0
-        share, outside = None, 0
-        if len(todo):
-            found = entry.run(self.model, x[todo], y[todo], self.seed, index[todo], self.execution)
-            candidates, success = found.x_adv, found.success
-            forwards, backwards, share = found.forwards, found.backwards, found.zero_gradient_share
-            inside = is_inside(candidates, x[todo], entry.norm, entry.eps)
-            outside = int((~inside).sum())
-            if success is None or self.eight_bit:
-                candidates, success, passes = self._decide(entry, candidates, x[todo], y[todo], inside)
-                forwards = None if forwards is None else forwards + passes
-            fooled[todo.cpu()] = (success & inside).cpu()
-            # What left the budget is no example of it: nothing of it is kept.
-            x_adv[todo] = torch.where(_rows(inside, x), candidates, x[todo])
-        linf, l2 = (distance.cpu() for distance in distances(x_adv, x))
-        if entry.smaller is not None and not self.keep:
-            linf[smaller.fooled], l2[smaller.fooled] = smaller.linf[smaller.fooled], smaller.l2[smaller.fooled]
-        kept = (as_bytes(x_adv) if self.eight_bit else x_adv).cpu() if self.keep else None
-        seconds = time.perf_counter() - started
-        return Part(fooled, linf, l2, kept, forwards, backwards, seconds, outside, carried, share)
-
-    def _decide(self, entry: Entry, found: Tensor, x: Tensor, y: Tensor, inside: Tensor) -> tuple[Tensor, Tensor, int]:
-        """What counts of candidates, who is fooled, and the passes that took; with `eight_bit` they are rounded.
-
-        An attack that stops just beyond the boundary is undone by rounding toward x; rounding away is tried there.
-        """
-        ways = [found]
-        if self.eight_bit:
-            ways = [toward_image(found, x), away_from_image(found, x, entry.norm, entry.eps)]
-        x_adv, fooled, passes = ways[0].clone(), torch.zeros_like(inside), 0
-        for shown in ways:
-            rows = (inside & ~fooled).nonzero().squeeze(1)
-            if len(rows):
-                hit = is_fooled(self.model, shown[rows], y[rows], execution=self.execution)
-                x_adv[rows[hit]], fooled[rows] = shown[rows[hit]], hit
-                passes += len(rows)
-        return x_adv, fooled, passes
-
     def _outcome(self, entry: Entry, parts: list[Part], clean: Tensor) -> Outcome:
         fooled, linf, l2 = (torch.cat([getattr(part, name) for part in parts]) for name in ("fooled", "linf", "l2"))
         turned = fooled & clean
@@ -374,7 +261,7 @@ class _Run:
             norm=entry.norm,
             eps=entry.eps,
             stop=entry.stop,
-            seed=self.seed,
+            seed=self.maker.seed,
             robust=~fooled,
             perturbations=Perturbations.of(linf[turned], l2[turned]),
             forwards=_sum([part.forwards for part in parts]),
@@ -386,7 +273,7 @@ class _Run:
             substitute=entry.substitute,
             linf=linf,
             l2=l2,
-            x_adv=torch.cat([part.x_adv for part in parts if part.x_adv is not None]) if self.keep else None,
+            x_adv=torch.cat([part.x_adv for part in parts if part.x_adv is not None]) if self.maker.keep else None,
         )
 
 
@@ -401,11 +288,6 @@ def _radii(eps: float | Sequence[float] | None, norm: Norm | None) -> list[float
     for radius in radii:
         check_ball(radius, norm or "L2")  # each attack refuses what its own norm does not allow
     return radii
-
-
-def _rows(flags: Tensor, x: Tensor) -> Tensor:
-    """(N,) flags shaped to go with images."""
-    return flags.reshape(-1, *[1] * (x.dim() - 1))
 
 
 def _sum(counts: list[int | None]) -> int | None:

@@ -12,7 +12,7 @@ from pclc.attacks.inputs import check_logits, explain_types, pixel_advice
 from pclc.attacks.suspicions import is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
-from pclc.execution import ieee_fp32
+from pclc.execution import Execution, ieee_fp32
 
 # Logits that other images of the batch change by more than this share of their size: beyond rounding, also that of bf16
 # and of scales that int8 takes from a whole batch.
@@ -59,6 +59,26 @@ def look_at_logits(model: Model, x: Tensor, y: Tensor) -> tuple[int, list[str]]:
     elif (logits <= 0).all() and ((logits.double().exp().sum(1) - 1).abs() < 1e-3).all():
         found.append("The model returns log-probabilities; attacks take them as logits, which is sound.")
     return logits.shape[1], found
+
+
+def look_again(model: Model, x: Tensor, execution: Execution) -> list[str]:
+    """What more than one pass over the same images tells."""
+    with torch.inference_mode(False), torch.no_grad(), frozen(model), Victim(model, execution) as victim:
+        x = x.clone()
+        if is_random(victim, x):
+            return [
+                "The model seems to be random: passes over the same images differ. Each figure is of one draw, and the "
+                "worst case over several attacks is too low, since an image has to be lucky in all of them. "
+                "`pclc.audit` has expected accuracies."
+            ]
+        mixed = mixing(victim, x)
+    if mixed <= MIXED:
+        return []
+    return [
+        f"The model mixes the images of a batch: others changed the logits of one by up to {mixed:.0%} of their size, "
+        "as they do where BatchNorm has no running statistics. The figures are of these batches, and no property of "
+        "single images."
+    ]
 
 
 def in_train_mode(model: Model) -> int:
