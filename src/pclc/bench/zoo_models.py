@@ -78,6 +78,8 @@ def _members(seed: int) -> Iterator[Member]:
     yield make("quantised input", False, 0.15, wrapped, wrapper=Quantised)
     yield make("quantised module", False, 0.15, wrapped, wrapper=WithRounding)
     yield make("detached", False, 0.15, wrapped, wrapper=Detached)
+    yield make("rounded logits", False, 0.15, wrapped, wrapper=Rounded)
+    yield make("purified", False, 0.15, purified, components=20)
     yield make("optimising forward", False, 0.15, wrapped, wrapper=Optimising)
     yield make("noisy", False, 0.1, wrapped, wrapper=Noisy)
     yield make("stochastic", False, 0.15, wrapped, wrapper=Stochastic)
@@ -236,6 +238,47 @@ class Detached(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         return self.plain(x.detach())  # type: ignore[no-any-return]
+
+
+class Rounded(nn.Module):
+    """Logits as whole numbers, as a service gives scores."""
+
+    def __init__(self, plain: nn.Module) -> None:
+        super().__init__()
+        self.plain = plain
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rounded logits."""
+        return self.plain(x).round()  # type: ignore[no-any-return]
+
+
+class Purified(nn.Module):
+    """An encoder and a decoder before the network, run without gradients."""
+
+    def __init__(self, plain: nn.Module, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__()
+        self.plain, self.purify = plain, nn.Sequential(nn.Flatten(), encoder, decoder, nn.Unflatten(1, (1, 8, 8)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of what comes back."""
+        with torch.no_grad():
+            clean = self.purify(x)
+        return self.plain(clean)  # type: ignore[no-any-return]
+
+
+def purified(train: Dataset, seed: int, components: int) -> Built:
+    """Cross-entropy behind the first principal components of the training images."""
+    images = train.images.float().flatten(1) / 255
+    mean = images.mean(0)
+    rows = torch.linalg.svd(images - mean, full_matrices=False).Vh[:components]
+    encoder, decoder = nn.Linear(64, components), nn.Linear(components, 64)
+    encoder.weight.data, encoder.bias.data = rows, -rows @ mean
+    decoder.weight.data, decoder.bias.data = rows.T.contiguous(), mean
+    plain = _by_loss(train, seed, "ce").model
+    return Built(
+        Purified(plain, encoder, decoder).eval(),
+        nn.Sequential(nn.Flatten(), encoder, decoder, nn.Unflatten(1, (1, 8, 8)), plain).eval(),
+    )
 
 
 class Optimising(nn.Module):

@@ -37,32 +37,6 @@ class Cut(nn.Module):
         return x.detach() @ self.weight
 
 
-class Given(nn.Module):
-    """A network whose logits are changed when they leave it."""
-
-    def __init__(self, model: nn.Module, change) -> None:
-        super().__init__()
-        self.model, self.change = model, change
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.change(self.model(x))
-
-
-class Purified(nn.Module):
-    """An encoder and a decoder before the network, run without gradients."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        inner = nn.Linear(64, 64)
-        inner.weight.data, inner.bias.data = torch.eye(64), torch.zeros(64)
-        self.model, self.purify = model, nn.Sequential(nn.Flatten(), inner, nn.Unflatten(1, (1, 8, 8)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.no_grad():
-            purified = self.purify(x)
-        return self.model(purified)
-
-
 class Sine(nn.Module):
     """Features that turn so fast that a gradient says nothing about the next point."""
 

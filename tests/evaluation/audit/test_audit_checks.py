@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from audit_models import Case, Cut, Given, Line, Mixing, Purified, Sine, points
+from audit_models import Case, Cut, Line, Mixing, Sine, points
 from torch import nn
 
 from pclc.attacks import PGD, UnreachableWarning
-from pclc.bench.zoo_models import Detached, Noisy, Optimising, Quantised, Scaled, WithRounding
+from pclc.bench.zoo_models import Detached, Noisy, Optimising, Purified, Quantised, Rounded, Scaled, WithRounding
 from pclc.evaluation.audit import CHECKS, Scene
 from pclc.evaluation.audit.finding import check_table, run_check
 from pclc.evaluation.audit.trace import trace
@@ -165,9 +165,8 @@ def test_the_gradient_is_mended_where_the_identity_fits(case: Case) -> None:
         (Quantised, "the model's own forward"),
         (Detached, "own forward"),
         (WithRounding, "'0'"),
-        (Purified, "'purify'"),
-        (lambda model: Given(model, torch.round), "own forward"),
-        (lambda model: Given(model, torch.detach), "own forward"),
+        (lambda plain: Purified(plain, nn.Linear(64, 20), nn.Linear(20, 64)), "'purify'"),
+        (Rounded, "own forward"),
     ):
         scene = of(wrapper(case.model), case)
         assert scene.subject.differentiable

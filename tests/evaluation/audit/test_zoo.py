@@ -1,4 +1,4 @@
-"""A dozen models of the zoo, one seed: the hollow ones are refuted, the honest ones are not."""
+"""Some models of the zoo, one seed: the hollow ones are refuted, the honest ones are not."""
 
 from pathlib import Path
 
@@ -12,12 +12,14 @@ from pclc.bench.zoo_models import Member, zoo
 from pclc.bench.zoo_page import error_rates, write_section, zoo_section
 from pclc.data.dataset import Dataset
 
-DOZEN = {
+SOME = {
     "pc-lc": "refuted",
     "saturated": "refuted",  # both scales
     "quantised input": "refuted",
     "quantised module": "refuted",
     "detached": "refuted",
+    "rounded logits": "refuted",
+    "purified": "refuted",
     "optimising forward": "refuted",
     "saturated, adversarially trained": "refuted",  # robust, but not as much as it seems
     "cross-entropy": "not refuted",
@@ -25,7 +27,7 @@ DOZEN = {
     "madry": "not refuted",
     "interval bounds": "not refuted",
 }
-MEMBERS = [member for member in zoo(1) if member.family in DOZEN and (member.family, member.eps) not in
+MEMBERS = [member for member in zoo(1) if member.family in SOME and (member.family, member.eps) not in
            [("madry", 0.1), ("interval bounds", 0.05)]]  # fmt: skip
 
 
@@ -40,7 +42,7 @@ def test_the_verdict_is_right(member: Member, digits: tuple[Dataset, Dataset]) -
     built = member.build(train)
     x, y = test.images[:150].float() / 255, test.labels[:150]
     found = pclc.audit(built.model, x, y, eps=member.eps, mode="quick")
-    assert found.verdict == DOZEN[member.family], "\n".join(found.lines())
+    assert found.verdict == SOME[member.family], "\n".join(found.lines())
     if built.certify is not None:
         proved = built.certify(x, y, member.eps)
         assert proved.float().mean() > 0.5
@@ -48,8 +50,8 @@ def test_the_verdict_is_right(member: Member, digits: tuple[Dataset, Dataset]) -
         assert not proved[found.witnesses.index].any()
 
 
-def test_a_dozen() -> None:
-    assert len(MEMBERS) == 12
+def test_some_of_each_kind() -> None:
+    assert len(MEMBERS) == 14
 
 
 def test_labels() -> None:
