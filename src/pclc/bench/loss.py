@@ -12,7 +12,7 @@ from pclc.bench.result import BenchResult, conditions
 from pclc.bench.timing import ratio, seconds
 from pclc.functional import pc_loss
 
-SHAPES = ((65_536, 10), (8_192, 1_000), (4_096, 21_841), (4_096, 131_072))
+SHAPES = ((256, 10), (65_536, 10), (8_192, 1_000), (4_096, 21_841), (4_096, 131_072))
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 ROWS = ("random", "confident")
 
