@@ -174,6 +174,17 @@ def test_a_zip_of_which_a_part_is_lacking_gets_a_sentence(left, tmp_path):
         load(tmp_path)
 
 
+def test_a_zip_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    write_tiny_zip(tmp_path, FILES)
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied", "tiny-imagenet-200.zip")
+
+    monkeypatch.setattr("io.open", refuse)  # what the tests' user may read says nothing: it may be root
+    with pytest.raises(PermissionError):
+        load(tmp_path)
+
+
 def test_a_zip_that_is_damaged_inside_gets_a_sentence(tmp_path):
     write_tiny_zip(tmp_path, FILES)
     path = tmp_path / "tiny-imagenet-200.zip"

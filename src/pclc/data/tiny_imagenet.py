@@ -64,9 +64,11 @@ class _Folder:
 class _Zip:
     def __init__(self, path: Path) -> None:
         self._path = path
+        with path.open("rb"):  # one that cannot be opened is not damaged
+            pass
         try:
             self._zip = zipfile.ZipFile(path)
-        except Exception as error:  # a damaged one fails in many ways: NotImplementedError, a seek to before its start
+        except Exception as error:  # zipfile fails in many ways at a damaged one, also by a seek to before its start
             raise ValueError(f"{path} is truncated or not a zip: {error}.") from error
 
     def __enter__(self) -> Self:
