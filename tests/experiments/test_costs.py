@@ -110,6 +110,13 @@ def test_a_network_that_was_not_run_is_estimated_by_what_its_layers_give() -> No
     assert 200 < larger.seconds < 1000, "four times as many values"
 
 
+def test_where_no_attack_was_counted_trainings_say_what_a_pass_takes(cells: list[Cell]) -> None:
+    done = finished(replace(cells[0], attacks=()))
+    a_pass = 100.0 / (100 * 1437 * 3)
+    cost = Known([done], "there").attack(cells[0], cells[0].attacks[1], 500)
+    assert cost == Cost(pytest.approx(500 * 20 * a_pass), False)
+
+
 def test_an_audit_costs_more_than_autoattack_where_it_did(cells: list[Cell]) -> None:
     asked = replace(cells[0], audit=AuditRequest(0.1), attacks=(NamedAttack("aa", "autoattack(eps=0.1)"),))
     done = finished(asked, seconds=2.0, forwards=10_000, backwards=10_000)  # and the audit 4 s

@@ -285,8 +285,9 @@ class Known:
 
     def _a_pass(self, taken: dict[str, list[_Passes]], training: Training) -> float:
         """Seconds of a pass of an image, forward or backward."""
-        if not taken or (training.model not in taken and self._timed is not None):
-            return self._timed(training) if self._timed is not None else math.nan
+        if training.model not in taken and self._timed is not None:
+            return self._timed(training)
+        taken = taken or self._training or self._attacking  # of the other kind, which is better than nothing
         own = _values(training.model, training.dataset)
         nearest = min(taken, key=lambda model: abs(math.log(taken[model][0].values / own)))
         done = taken[nearest]
