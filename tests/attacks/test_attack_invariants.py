@@ -53,7 +53,8 @@ def test_budget_and_box(entry, stop, targeted):
         assert (x_adv - x).abs().max() <= entry.eps + 6e-8
     elif entry.eps is not None:
         assert (x_adv - x).flatten(1).norm(dim=1).max() <= entry.eps + 1e-6
-    predicted = model(x_adv).argmax(1)
+    # In float64, which decides near ties: FAB ends next to the boundary, where float32 says what the CPU's kernels say.
+    predicted = model.double()(x_adv.double()).argmax(1)
     expected = predicted == goals(y, targeted) if targeted else predicted != y
     assert torch.equal(result.success, expected)
 
