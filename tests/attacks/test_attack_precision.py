@@ -12,7 +12,7 @@ from pclc.attacks.frozen import frozen
 from pclc.attacks.gradients import fp16_gradient, input_gradient
 from pclc.attacks.objectives import get_objective
 from pclc.attacks.victim import Victim
-from pclc.execution import Execution, made_ready, ready
+from pclc.execution import Execution, layers, made_ready, ready
 
 Y = torch.tensor([0, 0, 0])
 EXACT = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])  # only the first is fooled
@@ -395,9 +395,9 @@ def test_a_gradient_of_which_fp16_leaves_nothing_is_told():
     assert not half_and_single(flat, BRIGHT)[0][3].any(), "there was nothing that could be lost"
 
 
-@pytest.mark.parametrize("kind", [ready._FewChannels, ready._AsMatrix])
+@pytest.mark.parametrize("kind", [layers.FewChannels, layers.AsMatrix])
 def test_a_gradient_that_is_too_large_for_fp16_is_told(monkeypatch, kind):
-    monkeypatch.setattr(ready, "_FewChannels", kind)  # the other is chosen on CUDA only
+    monkeypatch.setattr(ready, "FewChannels", kind)  # the other is chosen on CUDA only
     torch.manual_seed(0)
     model, execution = Scaled().eval(), Execution(device="cpu", precision="tf32")
     twin = made_ready(model, execution)

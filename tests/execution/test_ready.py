@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pclc import create_model
-from pclc.execution import Execution, made_ready, ready
+from pclc.execution import Execution, layers, leaves_nothing_to_fuse, made_ready, ready
 
 FP32, BF16 = Execution(device="cpu"), Execution(device="cpu", precision="bf16")
 
@@ -189,25 +189,25 @@ def test_every_kind_of_small_convolution_keeps_its_gradient(conv):
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("largest", [2**22, 0], ids=["as matrices", "too large"])
 def test_a_convolution_as_a_matrix_keeps_its_gradient(largest, bias, monkeypatch):
-    monkeypatch.setattr(ready, "_FewChannels", ready._AsMatrix)  # chosen on CUDA only
-    monkeypatch.setattr(ready, "_LARGEST_MATRIX", largest)
+    monkeypatch.setattr(ready, "FewChannels", layers.AsMatrix)  # chosen on CUDA only
+    monkeypatch.setattr(layers, "_LARGEST_MATRIX", largest)
     model = nn.Sequential(nn.Conv2d(2, 4, (3, 5), padding=(0, 1), bias=bias), nn.ReLU(), nn.Conv2d(4, 3, 2)).double()
     twin = made_ready(model, FP32)
     for size in ((9, 11), (6, 7)):
         x = torch.rand(3, 2, *size, dtype=torch.float64)
         for ours, reference in zip(gradient(twin, x), gradient(model, x), strict=True):
             torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-12)
-    assert [len(module.matrices) for module in twin if isinstance(module, ready._AsMatrix)] == [2 * (largest > 0)] * 2
+    assert [len(module.matrices) for module in twin if isinstance(module, layers.AsMatrix)] == [2 * (largest > 0)] * 2
 
 
 def test_a_matrix_has_the_precision_of_its_products(monkeypatch):
-    monkeypatch.setattr(ready, "_FewChannels", ready._AsMatrix)
+    monkeypatch.setattr(ready, "FewChannels", layers.AsMatrix)
     model, x = create_model("lenet5").eval(), torch.rand(4, 1, 28, 28)
     twin = made_ready(model, BF16)
     for on in (False, True):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on):
             torch.testing.assert_close(twin.features(x), model.features(x))
-    first = next(module for module in twin.modules() if isinstance(module, ready._AsMatrix))
+    first = next(module for module in twin.modules() if isinstance(module, layers.AsMatrix))
     assert [dtype for _, dtype, _ in first.matrices] == [torch.float32, torch.bfloat16]
     with torch.autocast("cpu", dtype=torch.bfloat16):  # which leaves float64 alone
         double = made_ready(model.double(), BF16)
@@ -217,7 +217,7 @@ def test_a_matrix_has_the_precision_of_its_products(monkeypatch):
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf], ids=str)
 def test_a_gradient_that_is_no_number_stays_where_it_is(bad, monkeypatch):
     """Spread over the image it would leave nothing to follow, and an attack would be blind."""
-    monkeypatch.setattr(ready, "_FewChannels", ready._AsMatrix)
+    monkeypatch.setattr(ready, "FewChannels", layers.AsMatrix)
     model = nn.Sequential(nn.Conv2d(1, 2, 3)).eval()
     x = torch.rand(2, 1, 8, 8, requires_grad=True)
     grads = []
@@ -238,13 +238,13 @@ def test_a_gradient_that_is_no_number_stays_where_it_is(bad, monkeypatch):
 
 
 def test_images_of_many_sizes_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(ready, "_FewChannels", ready._AsMatrix)
+    monkeypatch.setattr(ready, "FewChannels", layers.AsMatrix)
     model = nn.Sequential(nn.Conv2d(1, 2, 3)).eval()
     twin = made_ready(model, FP32)
     for size in (*range(5, 15), 5):
         x = torch.rand(2, 1, size, size)
         torch.testing.assert_close(twin(x), model(x))
-    assert len(twin[0].matrices) == ready._MATRICES
+    assert len(twin[0].matrices) == layers._MATRICES
     assert twin(torch.rand(0, 1, 5, 5)).shape == (0, 2, 3, 3), "as a model that sends each image elsewhere asks"
     all_at_once = made_ready(nn.Sequential(nn.Conv2d(1, 2, 64)).eval(), FP32)
     all_at_once(torch.rand(2, 1, 64, 64))
@@ -299,8 +299,95 @@ def test_a_convolution_does_the_relu_that_follows_it(name, left, as_on_cuda):
     x = torch.rand(2, 3, 32, 32)
     twin = made_ready(model, FP32)
     assert sum(isinstance(module, nn.ReLU) for module in twin.modules()) == left
+    assert not any(isinstance(module, nn.MaxPool2d) for module in twin.modules())
     for ours, reference in zip(gradient(twin, x.double()), gradient(model, x.double()), strict=True):
         torch.testing.assert_close(ours, reference, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("pool", [nn.Identity, lambda: nn.MaxPool2d(2)], ids=["alone", "pooled"])
+def test_added_channels_have_no_gradient(pool, as_on_cuda):
+    """Tensor cores like eight; there are three."""
+    model = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), pool(), nn.Conv2d(32, 32, 1)).eval()
+    twin, x = made_ready(model, BF16), torch.rand(2, 3, 6, 6)
+    assert isinstance(twin[0], layers.ConvReLU)
+    assert "more" in twin[0]._parameters
+    for ours, reference in zip(gradient(twin, x), gradient(model, x), strict=True):
+        torch.testing.assert_close(ours, reference)
+
+
+def rectified_and_pooled(pool):
+    return nn.Sequential(nn.Conv2d(16, 8, 3, padding=1), nn.ReLU(), pool, nn.Conv2d(8, 4, 1)).eval()
+
+
+@pytest.mark.parametrize("size", [(6, 8), (7, 9), (2, 3)], ids=str)
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_it_does_the_pooling_after_the_relu_too(size, precision, as_on_cuda):
+    """In bfloat16 many pixels tie, and a rounded image has more that do; the gradient goes to the first."""
+    model = rectified_and_pooled(nn.MaxPool2d(2))
+    twin, x = made_ready(model, FP32), (8 * torch.rand(3, 16, *size)).round() / 8
+    assert [type(layer) for layer in twin][:3] == [layers.ConvReLUPool, nn.Identity, nn.Identity]
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == torch.bfloat16):
+        for ours, reference in zip(gradient(twin, x), gradient(model, x), strict=True):
+            torch.testing.assert_close(ours, reference)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.MaxPool2d(3),
+        nn.MaxPool2d(2, stride=1),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        nn.MaxPool2d(2, dilation=2),
+        nn.MaxPool2d((2, 1)),
+        nn.MaxPool2d(2, ceil_mode=True),
+        nn.AvgPool2d(2),
+    ],
+    ids=str,
+)
+def test_another_pooling_stays(pool, as_on_cuda):
+    model = rectified_and_pooled(pool)
+    twin, x = made_ready(model, FP32), torch.rand(2, 16, 9, 9)
+    assert [type(layer) for layer in twin][:3] == [layers.ConvReLU, nn.Identity, type(pool)]
+    for ours, reference in zip(gradient(twin, x), gradient(model, x), strict=True):
+        torch.testing.assert_close(ours, reference)
+
+
+def test_pooling_stays_where_something_is_between(as_on_cuda):
+    pool, twice = nn.MaxPool2d(2), nn.MaxPool2d(2)
+    pool.register_forward_hook(lambda module, args, out: out + 1)
+    for between in ([nn.Sigmoid(), nn.MaxPool2d(2)], [pool], [twice, twice]):
+        model = nn.Sequential(nn.Conv2d(16, 8, 3), nn.ReLU(), *between).eval()
+        twin, x = made_ready(model, FP32), torch.rand(2, 16, 10, 10)
+        torch.testing.assert_close(twin(x), model(x))
+        assert [type(layer) for layer in twin][2:] == [type(layer) for layer in between]
+
+
+def test_a_pooled_number_that_is_none_is_seen(as_on_cuda):
+    """As where fp16 overflows."""
+    model = rectified_and_pooled(nn.MaxPool2d(2))
+    x = torch.rand(2, 16, 6, 6)
+    x[0, 0, 0, 0] = torch.nan
+    logits, grad = gradient(made_ready(model, FP32), x)
+    reference, _ = gradient(model, x)
+    torch.testing.assert_close(logits, reference, equal_nan=True)
+    assert logits[0].isnan().any()
+    assert grad[1].isfinite().all()
+
+
+def test_without_triton_pooling_stays(as_on_cuda, monkeypatch):
+    monkeypatch.setattr(ready, "pooling", lambda: None)
+    model, x = rectified_and_pooled(nn.MaxPool2d(2)), torch.rand(2, 16, 6, 6)
+    twin = made_ready(model, FP32)
+    assert type(twin[2]) is nn.MaxPool2d
+    torch.testing.assert_close(twin(x), model(x))
+
+
+@pytest.mark.parametrize(("name", "left"), [("vgg13", True), ("preact_resnet18", False), ("lenet5", False)])
+def test_a_compiler_would_find_nothing_to_fuse(name, left, as_on_cuda):
+    model = with_statistics(create_model(name))
+    assert not leaves_nothing_to_fuse(model)
+    assert leaves_nothing_to_fuse(made_ready(model, BF16)) is left
+    assert not leaves_nothing_to_fuse(nn.Linear(2, 2))
 
 
 def test_under_autocast_it_has_the_dtype_of_others(as_on_cuda):

@@ -2,7 +2,17 @@
 
 from pclc.execution.batches import Batched, in_batches
 from pclc.execution.capture import captured
-from pclc.execution.ready import made_ready
+from pclc.execution.ready import leaves_nothing_to_fuse, made_ready
 from pclc.execution.settings import Execution, ieee_fp32, is_of_layout, laid_out
 
-__all__ = ["Batched", "Execution", "captured", "ieee_fp32", "in_batches", "is_of_layout", "laid_out", "made_ready"]
+__all__ = [
+    "Batched",
+    "Execution",
+    "captured",
+    "ieee_fp32",
+    "in_batches",
+    "is_of_layout",
+    "laid_out",
+    "leaves_nothing_to_fuse",
+    "made_ready",
+]

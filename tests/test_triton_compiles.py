@@ -1,4 +1,4 @@
-"""The Triton kernels compile for every kind of logits, also where there is no GPU to run them on."""
+"""The Triton kernels compile for every kind of numbers, also where there is no GPU to run them on."""
 
 import os
 import subprocess
