@@ -1,5 +1,6 @@
 """Crafting inside a training step: ball and box, the model untouched, random numbers that belong to the example."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from pclc.attacks import PGD, UnreachableWarning
 from pclc.attacks.frozen import frozen
 from pclc.data.augment import AUGMENTATIONS
 from pclc.data.feed import Feed
-from pclc.execution import Execution
+from pclc.execution import Execution, made_ready
 from pclc.training import ADVERSARIAL_PRESETS, AdversarialConfig
 from pclc.training.average import Average
 from pclc.training.batch_loss import Batch, adversarial_loss
@@ -150,7 +151,7 @@ def test_of_a_step_only_the_training_pass_moves_batch_norm(
 ) -> None:
     config = AdversarialConfig(method, eps=0.1).resolved()  # type: ignore[arg-type]
     model, expected = network(), network()
-    loss = adversarial_loss(model, model, model, config, 7, CPU)
+    loss = adversarial_loss(model, lambda: model, model, config, 7, CPU)
     torch.manual_seed(1)
     value, logits = loss(nn.CrossEntropyLoss(), Batch(*examples, EPOCH))
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -161,6 +162,27 @@ def test_of_a_step_only_the_training_pass_moves_batch_norm(
     assert logits.equal(passed[-12:]), "in training mode, with dropout"
     value.backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+
+
+def test_what_is_attacked_is_asked_for_in_every_step(examples: tuple[Tensor, Tensor, Tensor]) -> None:
+    """It may be made of the weights as they are, and they change from step to step."""
+    config = AdversarialConfig("madry", eps=0.1).resolved()
+    model, expected = network(), network()
+    loss = adversarial_loss(model, partial(made_ready, model, CPU), model, config, 7, CPU)
+    plain = adversarial_loss(expected, lambda: expected, expected, config, 7, CPU)
+    for _ in range(2):
+        values = []
+        for net, step in ((model, loss), (expected, plain)):
+            torch.manual_seed(1)
+            value, _ = step(nn.CrossEntropyLoss(), Batch(*examples, EPOCH))
+            values.append(value)
+            net.zero_grad()
+            value.backward()  # type: ignore[no-untyped-call]
+            with torch.no_grad():
+                for parameter in net.parameters():
+                    assert parameter.grad is not None
+                    parameter -= 0.5 * parameter.grad
+        torch.testing.assert_close(*values, rtol=1e-4, atol=1e-4)
 
 
 def test_eps_is_drawn_for_every_example_and_epoch() -> None:
@@ -231,7 +253,7 @@ class NoHost(TorchDispatchMode):
 def test_a_step_can_be_captured(config: AdversarialConfig, examples: tuple[Tensor, Tensor, Tensor]) -> None:
     model = network()
     average = Average(model, 0.9)
-    loss = adversarial_loss(model, model, model, config.resolved(), 0, CPU)
+    loss = adversarial_loss(model, lambda: model, model, config.resolved(), 0, CPU)
     with NoHost():
         value, _ = loss(nn.CrossEntropyLoss(), Batch(*examples, EPOCH))
         value.backward()  # type: ignore[no-untyped-call]

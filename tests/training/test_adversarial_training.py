@@ -15,6 +15,7 @@ import pclc
 from pclc import Execution, TrainConfig
 from pclc.attacks import PGD
 from pclc.data import Dataset
+from pclc.execution import made_ready
 from pclc.execution.settings import Precision
 from pclc.training import (
     METHODS,
@@ -23,6 +24,7 @@ from pclc.training import (
     RunDirectory,
     adversarial_config,
     adversarial_preset,
+    loop,
     selection,
 )
 from pclc.training.batch_loss import Batch, adversarial_loss
@@ -40,6 +42,14 @@ def network(seed: int = 0) -> nn.Module:
 def quick(**changes: object) -> TrainConfig:
     numbers = {"loss": "ce", "warm_up_epochs": 0, "epochs": 2, "batch_size": 128}
     return TrainConfig(**{**numbers, **changes})  # type: ignore[arg-type]
+
+
+def noise() -> Dataset:
+    """Of four classes that differ in how much red there is."""
+    images = torch.randint(0, 256, (512, 3, 32, 32), dtype=torch.uint8)
+    labels = torch.arange(512) % 4
+    images[:, 0] //= (labels + 1).view(-1, 1, 1).to(torch.uint8)
+    return Dataset(images, labels, ("a", "b", "c", "d"), "noise", "train")
 
 
 def fgsm(model: nn.Module, x: torch.Tensor, y: torch.Tensor, eps: float) -> torch.Tensor:
@@ -120,7 +130,8 @@ def test_clean_images_go_through_the_network_only_where_they_count(
     batch = Batch(
         digits.images[:8].float() / 255, digits.labels[:8], torch.arange(8), torch.zeros(1, dtype=torch.int64)
     )
-    loss, logits = adversarial_loss(model, counted, counted, recipe.resolved(), 0, CPU)(nn.CrossEntropyLoss(), batch)
+    step = adversarial_loss(model, lambda: counted, counted, recipe.resolved(), 0, CPU)
+    loss, logits = step(nn.CrossEntropyLoss(), batch)
     assert sizes == passes
     assert logits.shape == (8, 10)
     assert loss.requires_grad
@@ -386,11 +397,24 @@ class TestOnCuda:
             assert captured["loss"] == pytest.approx(eager["loss"], rel=5e-2)
             assert captured["validation_robust_accuracy"] == pytest.approx(eager["validation_robust_accuracy"], abs=0.1)
 
+    def test_crafting_on_fused_layers_follows_the_weights(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Weights of the first step would be attacked in vain, and the loss be far too small."""
+        made: list[nn.Module] = []
+        monkeypatch.setattr(loop, "made_ready", lambda *given: made.append(made_ready(*given)) or made[-1])
+        recipe = AdversarialConfig("madry", eps=8 / 255, steps=3)
+        config = quick(epochs=4, batch_size=64, lr=0.001, validation=0.1, adversarial=recipe)
+        histories = []
+        for graphs in (False, True):
+            torch.manual_seed(0)
+            execution = Execution(device="cuda", precision="tf32", cuda_graphs=graphs)
+            model = pclc.create_model("vgg13", num_classes=4)
+            histories.append(pclc.train(model, noise(), config, execution=execution).history)
+        assert made, "the captured run has fused layers"
+        for eager, captured in zip(*histories, strict=True):
+            assert captured["loss"] == pytest.approx(eager["loss"], rel=0.1)
+
     def test_compiled_bf16_with_batch_norm(self) -> None:
-        images = torch.randint(0, 256, (512, 3, 32, 32), dtype=torch.uint8)
-        labels = torch.arange(512) % 4
-        images[:, 0] //= (labels + 1).view(-1, 1, 1).to(torch.uint8)
-        dataset = Dataset(images, labels, ("a", "b", "c", "d"), "noise", "train")
+        dataset = noise()
         torch.manual_seed(0)
         model = pclc.create_model("vgg13", num_classes=4)
         config = quick(

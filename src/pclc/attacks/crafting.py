@@ -53,7 +53,7 @@ class Crafting:
         if self._has_chosen:
             return
         self._has_chosen = True
-        if self.ready is not self.model and self._is_same(x[:_COMPARED_ROWS]):
+        if self.ready is not self.model and is_same(self.model, self.ready, x[:_COMPARED_ROWS], self.execution):
             self.fast = self.ready
             if x.is_cuda and self.execution.resolved_precision == "tf32":
                 self.in_fp16 = self.what_fp16_is_enough_for(x)
@@ -111,17 +111,6 @@ class Crafting:
         # NaN is looked at; an infinite logit of the true class would not be.
         return torch.where(finite, logits, torch.nan)
 
-    @torch.no_grad()
-    def _is_same(self, x: Tensor) -> bool:
-        try:
-            with ieee_fp32():
-                own, ready = self.model(x.clone()), self.ready(x.clone())
-            with self.execution.arithmetic():
-                self.ready(x.clone())  # code may not cope with a last layer in float32
-            return _agree(ready, own, _SAME)
-        except Exception:  # whatever a stranger's module raises; the model itself will say it better
-            return False
-
     def what_fp16_is_enough_for(self, x: Tensor) -> set[What]:
         """Of the first images and their negatives, which are as different as can be."""
         x = torch.cat([x[:_COMPARED_ROWS], 1 - x[:_COMPARED_ROWS]])
@@ -151,6 +140,19 @@ class Crafting:
         with self.execution.arithmetic(half=True):
             *_, half, lost = fp16_gradient(self.ready, _first_against_others, x)
         return not lost.any() and _mean_error(half, own) <= _TIMES_TF32 * max(_mean_error(tf32, own), _ROUNDING)
+
+
+@torch.no_grad()
+def is_same(model: Model, ready: Model, x: Tensor, execution: Execution) -> bool:
+    """Whether a model that was made ready gives the model's logits, and copes with the precision of `execution`."""
+    try:
+        with ieee_fp32():
+            own, others = model(x.clone()), ready(x.clone())
+        with execution.arithmetic():
+            ready(x.clone())  # code may not cope with a last layer in float32
+        return _agree(others, own, _SAME)
+    except Exception:  # whatever a stranger's module raises; the model itself will say it better
+        return False
 
 
 def _agree(logits: Tensor, own: Tensor, share: float) -> bool:

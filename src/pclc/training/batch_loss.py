@@ -47,7 +47,7 @@ def plain_loss(forward: Callable[[Tensor], Tensor], execution: Execution) -> Bat
 
 def adversarial_loss(
     model: nn.Module,
-    attacked: Callable[[Tensor], Tensor],
+    attacked: Callable[[], Callable[[Tensor], Tensor]],
     forward: Callable[[Tensor], Tensor],
     config: AdversarialConfig,
     seed: int,
@@ -60,7 +60,8 @@ def adversarial_loss(
 
     Args:
         model: whose mode and weights crafting freezes.
-        attacked: the forward pass for crafting, `model` or compiled from it, without a wrapper for many processes.
+        attacked: gives the forward pass for crafting with the weights as they are: `model`, or made from it, without a
+            wrapper for many processes.
         forward: the forward pass for training.
         config: resolved.
         seed: of crafting's random numbers.
@@ -70,7 +71,7 @@ def adversarial_loss(
     def loss(criterion: Criterion, batch: Batch) -> tuple[Tensor, Tensor]:
         with execution.arithmetic():
             with frozen(model):
-                x_adv = craft(attacked, batch.x, batch.y, batch.place, batch.epoch, config, seed)
+                x_adv = craft(attacked(), batch.x, batch.y, batch.place, batch.epoch, config, seed)
             clean: Tensor | None
             if config.clean:
                 both = execution.lay_out(torch.cat([batch.x, x_adv]))

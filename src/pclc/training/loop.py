@@ -6,17 +6,19 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pclc.attacks.crafting import is_same
 from pclc.attacks.frozen import frozen
 from pclc.data.dataset import Dataset
 from pclc.data.feed import Feed, epoch_seed
 from pclc.data.split import split_validation
-from pclc.execution import Execution, ieee_fp32, in_batches, is_of_layout
+from pclc.execution import Execution, ieee_fp32, in_batches, is_of_layout, leaves_nothing_to_fuse, made_ready
 from pclc.hashes import settings_hash, tensor_hash
 from pclc.models import load_weights, save_model
 from pclc.models.config import config_of
@@ -140,6 +142,7 @@ class _Run:
     ) -> None:
         self.config, self.directory, self.execution, self.peers = config, directory, execution, peers
         self.device = execution.torch_device
+        self.captures = execution.captures and peers.count == 1
         self.num_classes = len(dataset.classes)
         self.validation: Dataset | None = None
         self.dataset_name = dataset.name
@@ -257,8 +260,7 @@ class _Run:
             load_optimizer(optimizer, optimizer_state)
         self.feed.start_epoch(self.config.seed, len(self.history))
         criteria = [self.config.criterion(name) for name in phase.criteria]
-        capture = self.execution.captures and self.peers.count == 1
-        step = Step(self.model, batch_loss, criteria, optimizer, self.feed, self.execution, capture, self.average)
+        step = Step(self.model, batch_loss, criteria, optimizer, self.feed, self.execution, self.captures, self.average)
         self._synchronize()
         self.setup_seconds += time.perf_counter() - started
         last_checkpoint = time.perf_counter()
@@ -320,7 +322,21 @@ class _Run:
         if recipe is None:
             return plain_loss(forward, self.execution)
         seed = epoch_seed(self.config.seed, "crafting")
-        return adversarial_loss(self.model, self._compiled(self.model), forward, recipe, seed, self.execution)
+        return adversarial_loss(self.model, self._attacked(), forward, recipe, seed, self.execution)
+
+    def _attacked(self) -> Callable[[], Callable[[Tensor], Tensor]]:
+        """What crafting passes through in a step: the model made ready anew where that is best, or compiled.
+
+        To make it ready takes many small operations, which a recorded step does not have to wait for.
+        """
+        ready = partial(made_ready, self.model, replace(self.execution, compile=False))
+        if self.captures and self.execution.resolved_precision != "fp32":
+            with frozen(self.model):
+                twin, x = ready(), self.execution.lay_out(self.some.images.to(self.device).float() / 255)
+                if leaves_nothing_to_fuse(twin) and is_same(self.model, twin, x, self.execution):
+                    return ready
+        compiled = self._compiled(self.model)
+        return lambda: compiled
 
     def _compiled(self, model: nn.Module) -> Callable[[Tensor], Tensor]:
         recipe = self.config.adversarial
