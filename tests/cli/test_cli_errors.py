@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from typed_command import Command
 
 import pclc
 from pclc.bench.result import show
@@ -16,32 +17,6 @@ from pclc.cli.output import print_table
 from pclc.evaluation import DataSource, witnesses_of
 
 CPU = ("--device", "cpu")
-
-
-class Command:
-    """Runs the command in this process, in a folder of its own."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self.monkeypatch, self.capsys = monkeypatch, capsys
-
-    def __call__(self, *words: str, code: int = 2) -> str:
-        """What it says on the error stream."""
-        self.monkeypatch.setattr(sys, "argv", ["pclc", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = self.capsys.readouterr().err
-        assert end.value.code == code, said
-        assert ("Traceback" in said) == (code == 70)
-        return said
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # the demo would set those of the other tests too
-    (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    return Command(monkeypatch, capsys)
 
 
 def saved(folder: str, seed: int = 0) -> Path:
@@ -87,6 +62,8 @@ AUDIT = ("audit", "run", "--dataset", "digits", "--eps", "0.1", "--quick", "--ex
     ],
 )
 def test_a_mistake_ends_with_2(words: tuple[str, ...], sentence: str, command: Command) -> None:
+    Path("file").write_text("")
+    Path("empty").mkdir()
     saved("run")
     pclc.evaluate(pclc.load_model("run"), torch.rand(2, 1, 8, 8), torch.tensor([0, 1]), out="run")
     pclc.RunDirectory("begun").begin({"dataset": {"name": "digits"}})
@@ -94,7 +71,7 @@ def test_a_mistake_ends_with_2(words: tuple[str, ...], sentence: str, command: C
     model = json.loads((saved("foreign") / "model.json").read_text())
     model["model"]["name"] = "some.package:net"
     Path("foreign/model.json").write_text(json.dumps(model))
-    assert sentence in command(*words)
+    assert sentence in command(*words, code=2).err
 
 
 def test_a_crash_is_no_verdict(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +81,7 @@ def test_a_crash_is_no_verdict(command: Command, monkeypatch: pytest.MonkeyPatch
     saved("run")
     monkeypatch.setattr(pclc, "audit", crash)
     assert 70 not in audit_command.EXIT_CODES.values()
-    assert "a fault of ours" in command(*AUDIT, code=70)
+    assert "a fault of ours" in command(*AUDIT, code=70).err
 
 
 def test_a_pipe_that_nobody_reads_is_no_verdict(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +118,8 @@ def test_what_the_system_says_becomes_a_sentence(error: OSError, sentence: str) 
 
 def test_an_audit_that_keeps_nothing_says_so(command: Command, tmp_path: Path) -> None:
     words = ("audit", "--model", "lenet8", *AUDIT[2:])
-    assert "nothing is kept of this audit; --out FOLDER keeps" in command(*words, code=3)
-    assert "nothing is kept" not in command(*words, "--out", "kept", code=3)
+    assert "nothing is kept of this audit; --out FOLDER keeps" in command(*words, code=3).err
+    assert "nothing is kept" not in command(*words, "--out", "kept", code=3).err
     assert (tmp_path / "kept" / "audit.json").is_file()
 
 
@@ -152,11 +129,11 @@ def test_an_interrupted_training_says_where_it_goes_on(command: Command, monkeyp
 
     monkeypatch.setattr(pclc, "train", interrupted)
     words = ("train", "digits", "--out", "run", *CPU)
-    assert "no checkpoint was due yet, so that the same command begins anew" in command(*words, code=130)
+    assert "no checkpoint was due yet, so that the same command begins anew" in command(*words, code=130).err
     directory = pclc.RunDirectory("run")
     directory.begin({})
     directory.save_checkpoint({"history": [{"epoch": 1}, {"epoch": 2}]})
-    assert "the same command goes on after epoch 2." in command(*words, code=130)
+    assert "the same command goes on after epoch 2." in command(*words, code=130).err
 
 
 @pytest.mark.parametrize(
@@ -170,12 +147,12 @@ def test_interrupted_attacks_say_what_is_kept(
 
     monkeypatch.setattr(pclc, name, interrupted)
     saved("run")
-    assert "no attack was finished yet, so that the same command begins anew" in command(*words, code=130)
+    assert "no attack was finished yet, so that the same command begins anew" in command(*words, code=130).err
     Path("run", state).mkdir()
     Path("run", state, "0.safetensors").write_bytes(b"")
-    assert f"what was found is in run/{state}, and the same command goes on there." in command(*words, code=130)
+    assert f"what was found is in run/{state}, and the same command goes on there." in command(*words, code=130).err
     elsewhere = (name, "--model", "lenet8", *words[2:])
-    assert "nothing is kept without --out FOLDER" in command(*elsewhere, code=130)
+    assert "nothing is kept without --out FOLDER" in command(*elsewhere, code=130).err
 
 
 def test_an_interrupted_reproduction_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +160,7 @@ def test_an_interrupted_reproduction_goes_on(command: Command, monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pclc.cli.reproduce._run", interrupted)
-    said = command("reproduce", "table1", "--datasets", "mnist", "--out", "store", *CPU, code=130)
+    said = command("reproduce", "table1", "--datasets", "mnist", "--out", "store", *CPU, code=130).err
     assert "what is finished is in store, and the same command goes on there." in said
 
 
@@ -192,14 +169,16 @@ def test_an_interrupted_demo_goes_on(command: Command, monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pclc.experiments.demo.run_demo", interrupted)
-    assert "what is finished is in runs/demo, and the same command goes on there." in command("demo", *CPU, code=130)
+    assert (
+        "what is finished is in runs/demo, and the same command goes on there." in command("demo", *CPU, code=130).err
+    )
 
 
 @pytest.mark.filterwarnings("default")
 def test_warnings_are_sentences_and_what_is_replaced_is_told(command: Command) -> None:
     saved("run")
-    command(*EVALUATE, "--attack", "fgsm(eps=0.1)", code=0)
-    said = command(*EVALUATE, "--attack", "pgd(eps=0.1, alpha=0.001, steps=1)", code=0)
+    command(*EVALUATE, "--attack", "fgsm(eps=0.1)")
+    said = command(*EVALUATE, "--attack", "pgd(eps=0.1, alpha=0.001, steps=1)").err
     assert "pclc: 1 steps with alpha=0.001 move at most" in said
     assert "pclc: The evaluation in run had other attacks, which are no longer in it: fgsm(eps=0.1)." in said
     assert ".py" not in said
