@@ -139,6 +139,18 @@ def _accuracies(store: Path, cell: Cell) -> dict[str, float]:
     }
 
 
+def test_figures_that_mean_nothing_stay_away_from_results_and_pages(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(small, "--smoke", "--jobs", "1")
+    assert len(list(Path("runs/reproduce-smoke/cells").iterdir())) == 2
+    assert not Path("results").exists()
+    docs_folder(tmp_path)
+    done = CliRunner().invoke(app, ["reproduce", "all", "--smoke", "--write-docs"])
+    assert str(done.exception).startswith("Expected --write-docs of --smoke with --docs FOLDER")
+
+
 def test_refusals(small: Path, options: list[str | Path]) -> None:
     for arguments, sentence in (
         (("table9",), "Expected `name` to be one of adversarial, cw-space, figure1"),

@@ -39,7 +39,13 @@ def reproduce(
     variant: Annotated[str, typer.Option(help="paper, or authors: PC-LC as in the authors' code.")] = "paper",
     examples: Annotated[int | None, typer.Option(help="A trial: only the first so many test images.")] = None,
     epochs: Annotated[int | None, typer.Option(help="A trial: at most so many epochs in each phase.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results, which may be shared.")] = Path("results/reproduce"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the results, which may be shared. Default: results/reproduce, and of --smoke "
+            "runs/reproduce-smoke, so that nothing without a meaning stands beside results.",
+        ),
+    ] = None,
     engine: Annotated[str, typer.Option(help="local, or ray.")] = "local",
     address: Annotated[str | None, typer.Option(help="With --engine ray: of the cluster.")] = None,
     jobs: Annotated[
@@ -59,7 +65,9 @@ def reproduce(
         bool,
         typer.Option("--write-docs", help="Write the pages of the documentation from the results; run nothing."),
     ] = False,
-    docs: Annotated[Path, typer.Option(help="With --write-docs: folder of the documentation.")] = Path("docs"),
+    docs: Annotated[
+        Path | None, typer.Option(help="With --write-docs: folder of the documentation. Default: docs.")
+    ] = None,
     hours: Annotated[
         float | None,
         typer.Option(min=0, help="Begin no cell that would end after so many; the same command goes on another time."),
@@ -119,14 +127,17 @@ def reproduce(
             raise ValueError("Expected --smoke without data sets, losses, seeds, examples and epochs: it has its own.")
         chosen = [smoke_run(each) for each in chosen]
         selection = Selection(variant=variant, examples=10, epochs=1)
+    store = out or Path("runs/reproduce-smoke" if smoke else "results/reproduce")
     if write_docs:
         if datasets or losses or seeds or examples or epochs or plan or variant != "paper":
             raise ValueError("Expected --write-docs without a selection and without --plan: pages show all there is.")
-        _write_docs(names, out, selection, docs, smoke)
+        if smoke and docs is None:
+            raise ValueError("Expected --write-docs of --smoke with --docs FOLDER: its figures mean nothing.")
+        _write_docs(names, store, selection, docs or Path("docs"), smoke)
         return
     _check_selection(chosen, selection)
     settings = GridSettings(
-        store=out,
+        store=store,
         execution=execution,
         root=root,
         engine=engine,
@@ -142,7 +153,7 @@ def reproduce(
 
         show_plan(chosen, selection, settings, as_json)
         return
-    with interruptible(lambda: f"what is finished is in {out}, and the same command goes on there."):
+    with interruptible(lambda: f"what is finished is in {store}, and the same command goes on there."):
         failures = _run(chosen, selection, settings)
     shown = [_finish(each, selection, settings, as_json) for each in chosen]
     if as_json:
