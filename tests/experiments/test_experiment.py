@@ -25,6 +25,8 @@ from pclc.experiments.values import Selection
 
 NAMES = [
     "adversarial",
+    "augmentation",
+    "dropout",
     "figure1",
     "figure2",
     "figure3",

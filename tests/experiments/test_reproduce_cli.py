@@ -153,14 +153,14 @@ def test_figures_that_mean_nothing_stay_away_from_results_and_pages(
 
 def test_refusals(small: Path, options: list[str | Path]) -> None:
     for arguments, sentence in (
-        (("table9",), "Expected `name` to be one of adversarial, cw-space, figure1"),
+        (("table9",), "Expected `name` to be one of adversarial, augmentation, cw-space"),
         ((small, "--datasets", "mnist"), "Expected `datasets` to be among those of small (digits), but got 'mnist'."),
         ((small, "--losses", "gce"), "Expected `losses` to be among those of small (ce, pc-lc), but got 'gce'."),
         (
             ("table2", "figure1", "--datasets", "kmnist"),
             "Expected `datasets` to be among those of table2, figure1 (mni",
         ),
-        (("all", "--losses", "pclc"), "Expected `losses` to be among those of adversarial, cw-space, figure1"),
+        (("all", "--losses", "pclc"), "Expected `losses` to be among those of adversarial, augmentation, cw-space"),
         ((small, "--variant", "ours"), "Expected `variant` to be one of paper, authors, but got 'ours'."),
         ((small, "--seeds", "0"), "Expected `seeds` to be at least 1, but got 0."),
         ((small, "--examples", "0"), "Expected `examples` to be at least 1, but got 0."),

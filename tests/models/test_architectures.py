@@ -13,11 +13,20 @@ PARAMETERS = {
     "lenet8": 13_706,
     "cnn3": 123_222,
     "vgg13": 9_413_066,
+    "vgg13_no_dropout": 9_413_066,
     "resnet56": 853_018,
     "preact_resnet18": 11_172_170,
 }
-FEATURES = {"lenet5": 84, "lenet8": 64, "cnn3": 100, "vgg13": 512, "resnet56": 64, "preact_resnet18": 512}
-BOTH_SIZES = ["vgg13", "resnet56", "preact_resnet18"]
+FEATURES = {
+    "lenet5": 84,
+    "lenet8": 64,
+    "cnn3": 100,
+    "vgg13": 512,
+    "vgg13_no_dropout": 512,
+    "resnet56": 64,
+    "preact_resnet18": 512,
+}
+BOTH_SIZES = ["vgg13", "vgg13_no_dropout", "resnet56", "preact_resnet18"]
 
 
 def images_for(model, n=2):
@@ -101,6 +110,13 @@ def test_dropout_of_vgg13_acts_in_training_only_and_not_on_the_features():
     assert not torch.equal(model.head(features), model.head(features))
     model.eval()
     assert torch.equal(model.head(features), model.head(features))
+
+
+def test_vgg13_without_dropout_has_the_same_weights_under_the_same_names_and_nothing_random():
+    model, usual = create_model("vgg13_no_dropout"), create_model("vgg13")
+    model.load_state_dict(usual.state_dict())
+    features = torch.randn(4, 512, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(model.train().head(features), usual.eval().head(features))
 
 
 def test_vgg13_has_ten_convolutions_in_five_blocks():

@@ -26,9 +26,9 @@ def reproduce(
         list[str],
         typer.Argument(
             metavar="EXPERIMENT",
-            help="table1 ... table5, figure1 ... figure3, gaps, masking, schedules, learning-rate, cw-space, "
-            "spsa-steps, precision, training-precision, adversarial, all, or a TOML file; several share models and "
-            "attacks.",
+            help="table1 ... table5, figure1 ... figure3, gaps, masking, schedules, learning-rate, dropout, "
+            "augmentation, cw-space, spsa-steps, precision, training-precision, adversarial, all, or a TOML file; "
+            "several share models and attacks.",
         ),
     ],
     datasets: Annotated[list[str] | None, typer.Option(help="Only this data set; may be given again.")] = None,

@@ -321,7 +321,7 @@ def experiment_names() -> tuple[str, ...]:
 
     Example:
         >>> experiment_names()[:3]
-        ('adversarial', 'cw-space', 'figure1')
+        ('adversarial', 'augmentation', 'cw-space')
     """
     folder = files("pclc.experiments") / "definitions"
     return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))

@@ -71,7 +71,7 @@ def summary_section(tables: Sequence[Table]) -> str:
     differences: dict[tuple[str | None, ...], tuple[str, Verdict | None]] = {}
     for table in own_first:
         for block in table.blocks:
-            place, entries = (table.experiment.published, block.dataset, block.model), _published(block)
+            place, entries = (table.experiment.published, block.dataset), _published(block)
             for entry in entries:
                 figures.setdefault((*place, entry.column, entry.row), (table, block, entry))
             for contrast in block.contrasts:
@@ -195,9 +195,12 @@ def _tried(entry: Ambiguity, tables: Sequence[Table]) -> Iterator[str]:
 
 
 def _stated(table: Table, block: Block, tables: Sequence[Table]) -> dict[tuple[str, str], Mapping[int, float]]:
-    """By row and column, what the reading that we take gives where this table has another one."""
+    """By row and column, what the reading that we take gives where this table has another one.
+
+    The network may be what is read otherwise; a table of the paper has one for each data set.
+    """
     own = [t for t in tables if _is_another_reading(table) and t.experiment.name == table.experiment.published]
-    same = [b for t in own for b in t.blocks if (b.dataset, b.model) == (block.dataset, block.model)]
+    same = [b for t in own for b in t.blocks if b.dataset == block.dataset]
     return {(e.row, e.column): e.values for b in same for e in b.entries}
 
 

@@ -18,6 +18,16 @@ def vgg13(num_classes: int = 10, in_channels: int = 3, image_size: int = 32) -> 
     parameters of ImageNet's classifier. The five poolings leave 1 x 1 of 32 x 32 pixels and 2 x 2 of 64 x 64; the mean
     over what is left makes 512 features of either, so that both sizes have the same weights.
     """
+    return _vgg13(nn.Dropout(0.5), num_classes, in_channels, image_size)
+
+
+@register_model("vgg13_no_dropout")
+def vgg13_no_dropout(num_classes: int = 10, in_channels: int = 3, image_size: int = 32) -> Classifier:
+    """VGG-13 without its dropout, as many have it on CIFAR; the paper does not say which it means."""
+    return _vgg13(nn.Identity(), num_classes, in_channels, image_size)
+
+
+def _vgg13(dropout: nn.Module, num_classes: int, in_channels: int, image_size: int) -> Classifier:
     check_image_size(image_size, smallest=32)
     layers: list[nn.Module] = []
     channels = in_channels
@@ -26,7 +36,7 @@ def vgg13(num_classes: int = 10, in_channels: int = 3, image_size: int = 32) -> 
         channels = width
     body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     he_initialise(body)
-    head = nn.Sequential(nn.Dropout(0.5), nn.Linear(channels, num_classes))
+    head = nn.Sequential(dropout, nn.Linear(channels, num_classes))
     return Classifier(body, head, in_channels=in_channels, image_size=image_size)
 
 
