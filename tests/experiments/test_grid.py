@@ -222,7 +222,7 @@ def test_processes_give_the_same(cells: list[Cell], settings: Settings, whole: A
 
 
 def test_ray_gives_the_same(cells: list[Cell], settings: Settings, whole: Any) -> None:
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="needs the extra ray")
     cluster = settings("ray", engine="ray")
     assert run_grid(cells, cluster) == {}
     assert outcome(cluster.store, cells) == whole(cells)
