@@ -460,3 +460,11 @@ def test_a_relu_in_two_places_and_one_after_padding_in_words_stay(as_on_cuda):
     model = nn.Sequential(nn.Conv2d(16, 16, 3), relu, nn.Conv2d(16, 16, 3, padding="same"), nn.ReLU(), relu).eval()
     twin = made_ready(model, FP32)
     assert [type(layer) for layer in twin] == [type(layer) for layer in model]
+
+
+def test_a_norm_in_two_places_of_one_row_stays(as_on_cuda):
+    conv, norm = conv_and_norm()
+    model = with_statistics(nn.Sequential(conv, norm, nn.ReLU(), nn.Conv2d(16, 16, 1), norm, nn.ReLU()))
+    twin, x = made_ready(model, FP32), torch.rand(2, 16, 6, 6)
+    assert [type(layer) for layer in twin] == [type(layer) for layer in model]
+    torch.testing.assert_close(twin(x), model(x))

@@ -111,7 +111,7 @@ def _fold_relu(module: nn.Sequential, ready: dict[str, nn.Module], uses: Counter
         elif before_relu is not None and pools and _is_plain(layer, nn.MaxPool2d, uses) and _halves(layer):
             ready[before_relu] = as_kind(ready[before_relu], ConvReLUPool)
             ready[name] = nn.Identity()
-        elif type(layer) is not nn.BatchNorm2d or type(ready[name]) is not nn.Identity:  # it was not folded
+        elif type(layer) is not nn.BatchNorm2d or type(ready.get(name)) is not nn.Identity:  # it was not folded
             before = name if _is_plain(layer, nn.Conv2d, uses) and _takes_relu(ready[name]) else None
 
 
