@@ -344,6 +344,42 @@ def test_square_is_as_strong_where_fp16_overflows(monkeypatch, stop, targeted):
     assert half.sum() >= usual.sum() - 1
 
 
+def test_an_overflow_that_logits_would_not_tell_has_no_room_to_happen(monkeypatch):
+    """cuDNN's convolution with a ReLU makes zero of NaN: what infinity leaves behind are finite logits."""
+    monkeypatch.setattr(ready, "_chooses_kernels", lambda execution: True)
+
+    def rectified(x, weight, bias, *geometry):
+        with torch.autocast("cpu", enabled=False):
+            y = torch.nn.functional.conv2d(x, weight, bias, *geometry)
+        return torch.where(y > 0, y, torch.zeros_like(y))
+
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", rectified)
+    torch.manual_seed(0)
+    convolutions = [torch.nn.Conv2d(1 if first else 32, 32, 3) for first in (True, *4 * [False])]
+    model = torch.nn.Sequential(*(layer for conv in convolutions for layer in (conv, torch.nn.ReLU())))
+    model.extend([torch.nn.Flatten(), torch.nn.Linear(512, 4)]).eval()
+    with torch.no_grad():
+        convolutions[0].weight -= convolutions[0].weight.mean((1, 2, 3), keepdim=True)  # contrast alone counts
+        for layer, factor in ((convolutions[0], 2e3), (convolutions[1], 2e2), (model[-1], 2.5e-6)):
+            layer.weight *= factor
+    x = torch.rand(64, 1, 14, 14)
+    x[:16] = 0.5 + 0.25 * (x[:16] - 0.5)
+    numbers = [model[:4](images).amax().item() for images in (x[:16], x[16:])]
+    assert numbers[0] < 65_504 < numbers[1]
+    execution = Execution(device="cpu", precision="tf32")
+    with frozen(model), torch.no_grad():
+        crafting = Crafting(model, execution)
+        with execution.arithmetic(half=True):
+            half = crafting.ready(x)
+        off = (half - model(x)).abs().amax(1)
+        assert off.isfinite().all(), "nothing tells"
+        assert off[16:].median() > 100 * off[:16].median()
+        assert not crafting.what_fp16_is_enough_for(x)
+        convolutions[1].weight /= 1e2
+        model[-1].weight *= 1e2
+        assert "logits" in Crafting(model, execution).what_fp16_is_enough_for(x)
+
+
 class Saturates(torch.nn.Module):
     """A sigmoid, of bright images so near to 1 that fp16, which has no number between, loses its derivative."""
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from pclc.attacks.gradients import fp16_gradient, input_gradient, is_zero
 from pclc.attacks.types import Model
 from pclc.execution import Execution, ieee_fp32, made_ready
+from pclc.execution.layers import ConvReLU
 
 # Rows on which a model that was made ready is compared with itself, and by how much of a row's largest logit it may
 # differ: in float32, and with the ten bits of TF32 and fp16.
@@ -17,6 +19,9 @@ _COMPARED_ROWS, _SAME, _NEARLY_SAME = 16, 1e-3, 1e-2
 
 # How many times as far off as in TF32 gradients in fp16 may be: layers that are not fused round twice or three times.
 _TIMES_TF32, _ROUNDING = 4, 2**-11
+
+# The largest number inside a model that leaves fp16 enough room, 65,504 being its largest: what other images may have.
+_LARGEST_INSIDE = 65_504 / 64
 
 # The device is asked so often, in passes, whether fp16 was too small for one: each time it has to be waited for.
 _LOOK_EVERY = 8
@@ -123,13 +128,21 @@ class Crafting:
 
     @torch.no_grad()
     def _logits_survive(self, x: Tensor) -> bool:
-        """Whether fp16 is enough for the model's numbers, and its logits keep more digits than fp16 has."""
+        """Whether fp16 is enough for the model's numbers, and its logits keep more digits than fp16 has.
+
+        cuDNN's ReLU makes zero of NaN, so that of an overflow inside the logits need not tell, and there must be room.
+        """
         with ieee_fp32():
             own = self.model(x.clone())
-        with self.execution.arithmetic(half=True):
+        largest: list[Tensor] = []
+        with self.execution.arithmetic(half=True), ExitStack() as hooks:
+            for layer in self.ready.modules() if isinstance(self.ready, nn.Module) else ():
+                if isinstance(layer, ConvReLU):
+                    hooks.callback(layer.register_forward_hook(lambda _, __, y: largest.append(y.amax())).remove)
             half = self.ready(x.clone())
+        room = all(number <= _LARGEST_INSIDE for number in largest)
         finer = (half != half.half().to(half.dtype)).any(0)  # of each class: they may come from several layers
-        return _agree(half, own, _NEARLY_SAME) and bool(finer.all())
+        return room and _agree(half, own, _NEARLY_SAME) and bool(finer.all())
 
     def _gradients_survive(self, x: Tensor) -> bool:
         """Whether those of one logit against the others are about as near to float32's as TF32's are."""
