@@ -12,6 +12,7 @@ from pclc.attacks.attack import Attack
 from pclc.attacks.balls import project, row_norms
 from pclc.attacks.objectives import directed
 from pclc.attacks.registry import register_attack
+from pclc.attacks.restarts import Ended, best_attempt
 from pclc.attacks.rules import ascent_direction
 from pclc.attacks.types import Norm, Stop
 from pclc.attacks.validate import check_ball, check_count, check_share
@@ -39,14 +40,6 @@ class Climb(NamedTuple):
     def keep(self, which: Tensor) -> "Climb":
         """The rows with these numbers: as a mask would be, but a device need not be waited for."""
         return Climb(*(tensor[which] for tensor in self))
-
-
-class Ended(NamedTuple):
-    """What one attempt comes to, one row an example."""
-
-    x_adv: Tensor
-    fooled: Tensor
-    value: Tensor  # of the objective at x_adv
 
 
 def checkpoints(steps: int) -> dict[int, int]:
@@ -181,29 +174,6 @@ def _move(climb: Climb, eps: float, norm: Norm, share: float) -> Climb:
     return climb._replace(x_adv=project(mixed, climb.x, eps, norm), before=here)
 
 
-def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], place: Tensor, stop: Stop) -> Tensor:
-    """The best of `count` attempts for each row: one that fools first, then the one of the largest value.
-
-    With stop="success" an example that was fooled gets no further attempt.
-
-    Args:
-        count: how many.
-        attempt: from the number of the attempt and the rows it is for.
-        place: all rows, 0 ... N - 1.
-        stop: "success" or "never".
-    """
-    best = attempt(0, place)
-    for number in range(1, count):
-        todo = place[~best.fooled] if stop == "success" else place
-        if not len(todo):
-            break
-        now, old = attempt(number, todo), Ended(*(tensor[todo] for tensor in best))
-        better = (now.fooled & ~old.fooled) | ((now.fooled == old.fooled) & (now.value > old.value))
-        for kept, new in zip(best, now, strict=True):
-            kept[todo[better]] = new[better]
-    return best.x_adv
-
-
 @register_attack("apgd")
 @dataclass(frozen=True, repr=False)
 class APGD(Attack):
@@ -261,21 +231,10 @@ class APGD(Attack):
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
         goal = directed(self.objective, self.targeted)
+        settings = {name: getattr(self, name) for name in ("eps", "steps", "norm", "rho", "targeted", "stop")}
 
         def attempt(number: int, rows: Tensor) -> Ended:
             start = edge_point(x[rows], self.eps, self.norm, seed, index[rows], draw=number)
-            return auto_pgd(
-                victim,
-                goal,
-                x[rows],
-                start,
-                y[rows],
-                eps=self.eps,
-                steps=self.steps,
-                norm=self.norm,
-                rho=self.rho,
-                targeted=self.targeted,
-                stop=self.stop,
-            )
+            return auto_pgd(victim, goal, x[rows], start, y[rows], **settings)
 
         return best_attempt(self.restarts, attempt, torch.arange(len(x), device=x.device), self.stop)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pclc.attacks.apgd import Ended, auto_pgd, best_attempt, edge_point
+from pclc.attacks.apgd import auto_pgd, edge_point
 from pclc.attacks.attack import Attack
 from pclc.attacks.objectives import dlr_towards
 from pclc.attacks.registry import register_attack
+from pclc.attacks.restarts import Ended, best_attempt
 from pclc.attacks.types import Norm
 from pclc.attacks.validate import check_ball, check_count, check_share, check_untargeted
 from pclc.attacks.victim import Victim
@@ -73,22 +74,11 @@ class APGDTargeted(Attack):
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
         classes = likely_classes(victim.logits(x), y, self.targets)
+        settings = {name: getattr(self, name) for name in ("eps", "steps", "norm", "rho", "targeted", "stop")}
 
         def attempt(number: int, rows: Tensor) -> Ended:
             start = edge_point(x[rows], self.eps, self.norm, seed, index[rows], draw=number)
-            return auto_pgd(
-                victim,
-                dlr_towards,
-                x[rows],
-                start,
-                y[rows],
-                classes[rows, number // self.restarts],
-                eps=self.eps,
-                steps=self.steps,
-                norm=self.norm,
-                rho=self.rho,
-                targeted=False,
-                stop=self.stop,
-            )
+            goals = y[rows], classes[rows, number // self.restarts]
+            return auto_pgd(victim, dlr_towards, x[rows], start, *goals, **settings)
 
         return best_attempt(classes.shape[1] * self.restarts, attempt, torch.arange(len(x), device=x.device), self.stop)

@@ -197,17 +197,5 @@ class CarliniWagner(Attack):
         check_flag("abort_early", self.abort_early)
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return carlini_wagner(
-            victim,
-            x,
-            y,
-            confidence=self.confidence,
-            lr=self.lr,
-            steps=self.steps,
-            search_steps=self.search_steps,
-            initial_const=self.initial_const,
-            space=self.space,
-            nearest=self.nearest,
-            abort_early=self.abort_early,
-            targeted=self.targeted,
-        )
+        settings = {name: value for name, value in vars(self).items() if name != "stop"}
+        return carlini_wagner(victim, x, y, **settings)

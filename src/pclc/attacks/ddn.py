@@ -120,15 +120,5 @@ class DDN(Attack):
                 raise ValueError("Expected `levels` to be at least 2, but got 1.")
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return ddn(
-            victim,
-            x,
-            y,
-            seed,
-            index,
-            steps=self.steps,
-            init_norm=self.init_norm,
-            gamma=self.gamma,
-            levels=self.levels,
-            targeted=self.targeted,
-        )
+        settings = {name: value for name, value in vars(self).items() if name != "stop"}
+        return ddn(victim, x, y, seed, index, **settings)

@@ -9,7 +9,7 @@ from torch import Tensor
 from pclc.attacks import random
 from pclc.attacks.apgd_targeted import likely_classes
 from pclc.attacks.attack import Attack
-from pclc.attacks.objectives import directed
+from pclc.attacks.objectives import directed, of_class
 from pclc.attacks.projections import step_to_hyperplane
 from pclc.attacks.registry import register_attack
 from pclc.attacks.types import NORMS, Norm, Stop
@@ -24,8 +24,7 @@ _START = {"Linf": 0.3, "L2": 1.0}
 
 def _lead(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
     """z_t - z_y."""
-    of_target, of_true = logits.gather(1, torch.stack([target, y], 1)).unbind(1)
-    return of_target - of_true
+    return of_class(logits, target) - of_class(logits, y)
 
 
 def _lengths(delta: Tensor, norm: Norm) -> Tensor:

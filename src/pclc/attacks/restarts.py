@@ -1,6 +1,7 @@
 """Several attempts at each example, the best of which is kept."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,6 +11,37 @@ from pclc.attacks.types import Stop
 from pclc.attacks.victim import Victim, is_success
 
 Attempt = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # number of the attempt, x, y, index to x_adv
+
+
+class Ended(NamedTuple):
+    """What one attempt comes to, one row an example."""
+
+    x_adv: Tensor
+    fooled: Tensor
+    value: Tensor  # of the objective at x_adv
+
+
+def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], place: Tensor, stop: Stop) -> Tensor:
+    """The best of `count` attempts for each row: one that fools first, then the one of the largest value.
+
+    With stop="success" an example that was fooled gets no further attempt.
+
+    Args:
+        count: how many.
+        attempt: from the number of the attempt and the rows it is for.
+        place: all rows, 0 ... N - 1.
+        stop: "success" or "never".
+    """
+    best = attempt(0, place)
+    for number in range(1, count):
+        todo = place[~best.fooled] if stop == "success" else place
+        if not len(todo):
+            break
+        now, old = attempt(number, todo), Ended(*(tensor[todo] for tensor in best))
+        better = (now.fooled & ~old.fooled) | ((now.fooled == old.fooled) & (now.value > old.value))
+        for kept, new in zip(best, now, strict=True):
+            kept[todo[better]] = new[better]
+    return best.x_adv
 
 
 def best_of(
@@ -24,27 +56,16 @@ def best_of(
     targeted: bool,
     stop: Stop,
 ) -> Tensor:
-    """The best of `attempts` results for each example: one that fools first, then the one of the largest objective.
+    """The same of attempts that do not tell what they come to: each is judged by one forward pass.
 
-    With stop="success" an example that was fooled gets no further attempt. Each attempt is judged by one forward pass;
-    a single one needs no judge.
+    A single one needs no judge.
     """
-    best = attempt(0, x, y, index)
     if attempts == 1:
-        return best
+        return attempt(0, x, y, index)
 
-    def judge(x_adv: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def judged(number: int, rows: Tensor) -> Ended:
+        x_adv = attempt(number, x[rows], y[rows], index[rows])
         logits = victim.exact_logits(x_adv)
-        return is_success(logits, y, targeted), objective(logits, y)
+        return Ended(x_adv, is_success(logits, y[rows], targeted), objective(logits, y[rows]))
 
-    fooled, value = judge(best, y)
-    for number in range(1, attempts):
-        todo = (~fooled if stop == "success" else torch.ones_like(fooled)).nonzero().squeeze(1)
-        if not len(todo):
-            break
-        x_adv = attempt(number, x[todo], y[todo], index[todo])
-        now_fooled, now_value = judge(x_adv, y[todo])
-        better = (now_fooled & ~fooled[todo]) | ((now_fooled == fooled[todo]) & (now_value > value[todo]))
-        place = todo[better]
-        best[place], fooled[place], value[place] = x_adv[better], now_fooled[better], now_value[better]
-    return best
+    return best_attempt(attempts, judged, torch.arange(len(x), device=x.device), stop)

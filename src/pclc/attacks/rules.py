@@ -26,7 +26,7 @@ def ascent_direction(grad: Tensor, norm: Norm) -> Tensor:
     return unit / torch.where(norms > 0, norms, 1)
 
 
-def steepest(alpha: float, norm: Norm) -> Rule:
+def steepest(alpha: float | Tensor, norm: Norm) -> Rule:
     """Move by `alpha` along the steepest direction."""
     return lambda grad, memory, t: (alpha * ascent_direction(grad, norm), memory)
 

@@ -8,7 +8,7 @@ from pclc.attacks import random
 from pclc.attacks.balls import project, random_point
 from pclc.attacks.loop import Rows, autograd_gradient, make_step
 from pclc.attacks.objectives import Objective, get_objective
-from pclc.attacks.rules import ascent_direction
+from pclc.attacks.rules import steepest
 from pclc.attacks.types import Model
 from pclc.training.adversarial import KL, AdversarialConfig
 from pclc.training.robust_losses import kl_rows
@@ -62,11 +62,8 @@ def craft(
     if config.random_start:
         start = random_point(x, eps, config.norm, seed, index, draw=epoch.expand(len(index)))
     objective = _to_clean(model(x).detach()) if config.objective == KL else get_objective(config.objective)
-    step = make_step(
-        autograd_gradient(model, objective),
-        lambda grad, memory, t: (alpha * ascent_direction(grad, config.norm), memory),
-        partial(project, eps=eps, norm=config.norm),
-    )
+    to_ball = partial(project, eps=eps, norm=config.norm)
+    step = make_step(autograd_gradient(model, objective), steepest(alpha, config.norm), to_ball)
     rows = Rows(x, y, index, start, x.new_empty(len(x), 0))
     for t in range(config.steps):
         rows = step(rows, t).rows

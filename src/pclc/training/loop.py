@@ -261,7 +261,8 @@ class _Run:
         self.feed.start_epoch(self.config.seed, len(self.history))
         criteria = [self.config.criterion(name) for name in phase.criteria]
         step = Step(self.model, batch_loss, criteria, optimizer, self.feed, self.execution, self.captures, self.average)
-        self._synchronize()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
         self.setup_seconds += time.perf_counter() - started
         last_checkpoint = time.perf_counter()
         while len(self.history) < first + phase.epochs:
@@ -406,7 +407,3 @@ class _Run:
         return TrainResult(
             self.model, tuple(self.history), self.config, self.seconds, self.setup_seconds, test_accuracy, best_epoch
         )
-
-    def _synchronize(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pclc.attacks.objectives import in_full
 from pclc.attacks.validate import check_number
 from pclc.losses.functional import pc_loss
 
@@ -25,7 +26,7 @@ def kl_rows(clean: Tensor, adversarial: Tensor) -> Tensor:
         >>> kl_rows(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 0.0]]))
         tensor([0.])
     """
-    log_clean, log_adversarial = (F.log_softmax(_full(logits), dim=1) for logits in (clean, adversarial))
+    log_clean, log_adversarial = (F.log_softmax(in_full(logits), dim=1) for logits in (clean, adversarial))
     masked = log_clean == -torch.inf
     # Before the arithmetic: 0 * (inf - inf) would spoil the gradient too.
     ratio = log_clean.masked_fill(masked, 0) - log_adversarial.masked_fill(masked, 0)
@@ -60,12 +61,12 @@ def mart_loss(
     The first two terms are the paper's boosted cross-entropy where L is cross-entropy. $\log(1 - f'_j)$ is computed as
     the difference of two log-sums, which needs no small constant to stay finite.
     """
-    z = _full(adversarial)
+    z = in_full(adversarial)
     rival = z.scatter(1, y[:, None], -torch.inf).argmax(1, keepdim=True)
     # Where every false class is masked out, at -inf, the first of all is no rival but may be the true class.
     without_rival = z.scatter(1, rival, -torch.inf).scatter(1, y[:, None], z.gather(1, y[:, None]))
     log_without_rival = without_rival.logsumexp(1) - z.logsumexp(1)
-    doubt = 1 - _full(clean).softmax(1).gather(1, y[:, None]).squeeze(1)
+    doubt = 1 - in_full(clean).softmax(1).gather(1, y[:, None]).squeeze(1)
     return criterion(adversarial, y) - log_without_rival.mean() + beta * (doubt * kl_rows(clean, adversarial)).mean()
 
 
@@ -147,7 +148,3 @@ def check_pc_weights(beta: float, margin: float, clean_share: float, kl_weight: 
             "Expected `beta` or `kl_weight` to be above 0 with clean_share=1, where the adversarial examples count "
             "nowhere else, but got 0 for both."
         )
-
-
-def _full(logits: Tensor) -> Tensor:
-    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
