@@ -234,8 +234,16 @@ class Steep(Large):
         return self.head(squared.square().flatten(1))
 
 
+class Shifted(Steep):
+    """Next to what all logits have in common those are small that tell the classes apart."""
+
+    def forward(self, x):
+        return 1e6 * super().forward(x) + 1
+
+
 @pytest.mark.parametrize(
-    ("kind", "expected"), [(Large, False), (AnotherLast, False), (Scaled, True), (TwoHeads, False), (Steep, False)]
+    ("kind", "expected"),
+    [(Large, False), (AnotherLast, False), (Scaled, True), (TwoHeads, False), (Steep, False), (Shifted, False)],
 )
 def test_fp16_is_used_where_it_is_enough(kind, expected):
     torch.manual_seed(0)
