@@ -3,7 +3,9 @@
 import copy
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +16,9 @@ from torch import nn
 import pclc
 from pclc import Execution, TrainConfig
 from pclc.attacks import PGD
+from pclc.attacks.frozen import frozen
 from pclc.data import Dataset
-from pclc.execution import made_ready
+from pclc.execution import made_ready, ready
 from pclc.execution.settings import Precision
 from pclc.training import (
     METHODS,
@@ -26,6 +29,7 @@ from pclc.training import (
     adversarial_preset,
     loop,
     selection,
+    step,
 )
 from pclc.training.batch_loss import Batch, adversarial_loss
 from pclc.training.processes import Processes
@@ -104,6 +108,53 @@ def test_one_step_of_pc_is_the_formula(digits: Dataset) -> None:
     assert result.history[0]["loss"] == pytest.approx(loss.item(), rel=1e-4)
     for got, wanted in zip(result.model.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+class Tied(nn.Module):
+    """Uses the weights of a convolution also where its BatchNorm does not come after them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 32, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU())
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        again: torch.Tensor = self.head((self.body(x) + F.conv2d(x, self.body[0].weight)).mean((2, 3)))
+        return again
+
+
+@pytest.mark.parametrize("kind", [Tied, lambda: nn.Sequential(*Tied().body, nn.Flatten(), nn.Linear(32 * 36, 10))])
+def test_what_is_attacked_is_the_model_when_batch_norm_has_moved(
+    digits: Dataset, kind: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a run as on CUDA, without its kernels. BatchNorm changes nothing as it begins, when the two are compared."""
+
+    def rectified(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *geometry: Any) -> torch.Tensor:
+        return F.conv2d(x, weight, bias, *geometry).relu()
+
+    def captured(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
+        work()
+        return work
+
+    def seen(*given: Any) -> Any:
+        attacked.append(given[1])
+        return adversarial_loss(*given)
+
+    attacked: list[Callable[[], nn.Module]] = []
+    monkeypatch.setattr(ready, "_chooses_kernels", lambda execution: True)
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", rectified)
+    monkeypatch.setattr(Execution, "captures", property(lambda execution: execution.cuda_graphs is None))
+    monkeypatch.setattr(step, "captured", captured)
+    monkeypatch.setattr(loop, "adversarial_loss", seen)
+    torch.manual_seed(0)
+    model, x = kind(), digits.images[:50].float() / 255
+    recipe = AdversarialConfig("madry", eps=0.1, steps=1)
+    few, execution = digits.subset(range(256)), Execution(device="cpu", precision="tf32")
+    pclc.train(model, few, quick(adversarial=recipe), execution=execution)
+    with frozen(model):
+        found = attacked[0]()
+        torch.testing.assert_close(found(x), model(x), rtol=1e-3, atol=1e-3)
+    assert (found is model) is (kind is Tied)
 
 
 @pytest.mark.parametrize(
