@@ -65,12 +65,15 @@ def architecture_hash(model: object) -> str:
     """
     if not isinstance(model, nn.Module):
         return settings_hash(None)
-    plain = unwrap(model)
     try:
-        settings = {name: _settings(module) for name, module in plain.named_modules()}
+        return _architecture(model)
     except (RecursionError, ValueError):  # a module that holds one that holds it; a variable that is not there yet
         return _unknown()
-    return settings_hash([repr(plain), settings])
+
+
+def _architecture(model: nn.Module) -> str:
+    plain = unwrap(model)
+    return settings_hash([repr(plain), {name: _settings(module) for name, module in plain.named_modules()}])
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
@@ -82,8 +85,8 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     return {"own": own, "forward": _described(type(module).forward), "hooks": _unknown() if any(hooks) else None}
 
 
-def _described(value: object) -> Any:
-    """What can be written as JSON, and is the same for what does the same."""
+def _described(value: object, inside: tuple[FunctionType, ...] = ()) -> Any:
+    """What can be written as JSON, and is the same for what does the same; `inside` are functions that enclose it."""
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, torch.dtype | torch.device | torch.Size | type | Enum):
@@ -91,9 +94,11 @@ def _described(value: object) -> Any:
     if isinstance(value, Tensor):
         return tensor_hash(value)
     if isinstance(value, nn.Module):
-        return model_hash(value), architecture_hash(value)
+        return model_hash(value), _architecture(value)
     if isinstance(value, tuple | list):
         return [_described(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted(settings_hash(_described(item)) for item in value)
     if isinstance(value, Mapping):
         return [[_described(key), _described(item)] for key, item in value.items()]
     if isinstance(value, np.ndarray) and value.dtype != object:
@@ -103,7 +108,7 @@ def _described(value: object) -> Any:
     if isinstance(value, BuiltinFunctionType):
         return repr(value.__qualname__)
     if isinstance(value, FunctionType):
-        return _function(value)
+        return inside.index(value) if value in inside else _function(value, inside)
     if is_dataclass(value):
         return [
             type(value).__qualname__,
@@ -112,14 +117,14 @@ def _described(value: object) -> Any:
     return _unknown()
 
 
-def _function(function: FunctionType) -> list[Any]:
+def _function(function: FunctionType, inside: tuple[FunctionType, ...]) -> list[Any]:
     """Its code and what it computes with: defaults, what it has closed over, and values among its globals."""
     values = (nn.Module, Tensor, np.ndarray, int, float, str, tuple, list, dict)
     known = [function.__globals__.get(name) for name in function.__code__.co_names]
     return [
         _code(function.__code__),
         _described([function.__defaults__, function.__kwdefaults__]),
-        [_described(cell.cell_contents) for cell in function.__closure__ or ()],
+        [_described(cell.cell_contents, (*inside, function)) for cell in function.__closure__ or ()],
         [_described(value) for value in known if isinstance(value, values)],
     ]
 
