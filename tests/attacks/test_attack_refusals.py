@@ -168,14 +168,18 @@ def test_index_that_is_no_tensor(index):
     [
         (lambda z: z[:, :, None], ValueError, r"`model` to return logits of shape \(12, K\), .* but got \(12, 4, 1\)"),
         (lambda z: z[:5], ValueError, r"`model` to return logits of shape \(12, K\), .* but got \(5, 4\)"),
-        (lambda z: z[:, :1], ValueError, r"`model` to return at least 2 logits for each image, but got 1"),
+        (
+            lambda z: z[:, :1],
+            ValueError,
+            r"`model` to return at least 2 logits for each image, but got 1\. .* torch\.cat",
+        ),
         (lambda z: z[:, :2], ValueError, r"every label in `y` to lie in \[0, 1\], because the model has 2 classes"),
         (
             lambda z: z.argmax(1, keepdim=True),
-            TypeError,
+            ValueError,
             r"`model` to return floating-point logits, but got torch\.int64",
         ),
-        (lambda z: (z, z), TypeError, r"`model` to return a tensor of logits, but got a tuple"),
+        (lambda z: (z, z), ValueError, r"`model` to return a tensor of logits, but got a tuple: put it into a module"),
         (lambda z: z * NAN, ValueError, r"`model` to return logits, but got NaN on the clean images"),
         (
             lambda z: z.detach(),
@@ -272,6 +276,39 @@ def test_types_that_differ_are_named():
         ATTACK(half, x.numpy(), y)
     with pytest.raises(TypeError, match="Expected `model` to be a module or a function, but got a str"):
         ATTACK("runs/x", x, y)
+
+
+def test_a_model_that_asserts_the_size_of_images():
+    def model(x):
+        assert x.shape[-1] == 224, "Input height (6) doesn't match model (224)."
+        return x.flatten(1)
+
+    with pytest.raises(ValueError, match=r"images of shape \(1, 6, 6\), .* failed: Input height \(6\) doesn't match"):
+        ATTACK(model, torch.rand(2, 1, 6, 6), torch.tensor([0, 1]))
+
+
+def test_a_model_without_parameters_and_images_of_another_size():
+    model = torch.jit.freeze(torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(36, 4)).eval()))
+    with pytest.raises(ValueError, match=r"images of shape \(1, 7, 7\), .* first pass failed"):
+        ATTACK(model, torch.rand(2, 1, 7, 7), torch.tensor([0, 1]))
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization:DeprecationWarning", "ignore:.*quantize:UserWarning")
+def test_a_quantised_model_has_no_gradient():
+    model = nn.Sequential(nn.Conv2d(1, 4, 6), nn.Flatten(), nn.Linear(4, 4)).eval()
+    quantised, x = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}), torch.rand(2, 1, 6, 6)
+    with pytest.raises(ValueError, match=r"`model` to be differentiable .* is quantised"):
+        ATTACK(quantised, x, quantised(x).argmax(1))
+
+
+def test_an_exported_program_has_no_eval_mode():
+    model = SmallNet().eval()
+    x, y = examples(model, dtype=torch.float32)
+    dynamic = {"x": {0: torch.export.Dim("n")}}
+    exported = torch.export.export(model, (x,), dynamic_shapes=dynamic).module()
+    with pytest.raises(ValueError, match=r"eval mode, but got what torch\.export made, .* lambda x: model\(x\)"):
+        ATTACK(exported, x, y)
+    torch.testing.assert_close(ATTACK(lambda x: exported(x), x, y), ATTACK(model, x, y))
 
 
 @pytest.mark.parametrize("attack", [ATTACK, AutoAttack(eps=0.1, version="custom", attacks=(ATTACK,))], ids=str)

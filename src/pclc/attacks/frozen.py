@@ -31,7 +31,7 @@ def frozen(model: Model) -> Iterator[None]:
     # Those that were made in inference mode cannot be changed, and never get a gradient.
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad and not parameter.is_inference()]
     try:
-        model.eval()
+        _into_eval_mode(model)
         for parameter in wanted:
             parameter.requires_grad_(False)
         yield
@@ -43,3 +43,13 @@ def frozen(model: Model) -> Iterator[None]:
             module.training = training
         for parameter in wanted:
             parameter.requires_grad_(True)
+
+
+def _into_eval_mode(model: nn.Module) -> None:
+    try:
+        model.eval()
+    except NotImplementedError as error:
+        raise ValueError(
+            "Expected `model` to have an eval mode, but got what torch.export made, which has none: export it in eval "
+            "mode, and give it as a function, lambda x: model(x)."
+        ) from error

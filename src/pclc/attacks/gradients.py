@@ -14,6 +14,11 @@ _STEEP = 1e30  # in place of infinity: sums over an image stay finite in float32
 # smallest one with all digits, and on their way gradients rather shrink.
 _LARGEST_IN_FP16 = 256.0
 
+_NO_GRADIENT = (
+    "Expected `model` to be differentiable with respect to `x`, but its logits have no gradient: it detaches them, "
+    "runs under torch.no_grad(), or is quantised. SPSA, Noise and Transfer need no gradient."
+)
+
 
 def input_gradient(
     model: Model, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor
@@ -31,7 +36,9 @@ def input_gradient(
     with torch.enable_grad(), explain_inference():
         leaf, logits = _pass(model, x)
         value = objective(logits, *rows)
-        (grad,) = torch.autograd.grad(value.sum(), leaf)
+        (grad,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+    if grad is None:
+        raise ValueError(_NO_GRADIENT)
     return logits.detach().clone(), value.detach(), _numbers(grad)
 
 
@@ -62,10 +69,7 @@ def _pass(model: Model, x: Tensor) -> tuple[Tensor, Tensor]:
     leaf = x.detach().requires_grad_()
     logits = model(leaf.clone())  # into which it may write
     if not logits.requires_grad:
-        raise ValueError(
-            "Expected `model` to be differentiable with respect to `x`, but its logits have no gradient: it "
-            "detaches them, or runs under torch.no_grad(). SPSA, Noise and Transfer need no gradient."
-        )
+        raise ValueError(_NO_GRADIENT)
     return leaf, logits
 
 

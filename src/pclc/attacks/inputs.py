@@ -85,10 +85,11 @@ def explain_types(model: Model, x: Tensor) -> Iterator[None]:
         raise TypeError(f"Expected `model` to be a module or a function, but got a {type(model).__name__}.")
     try:
         yield
-    except RuntimeError as error:
-        types = {str(p.dtype) for p in model.parameters()} if isinstance(model, nn.Module) else {str(x.dtype)}
-        if str(x.dtype) in types:
-            if not _ABOUT_SHAPES.search(str(error)):
+    except (RuntimeError, AssertionError) as error:
+        types = {str(p.dtype) for p in model.parameters()} if isinstance(model, nn.Module) else set()
+        about_images = isinstance(error, AssertionError)  # timm asserts their size
+        if about_images or not types or str(x.dtype) in types:
+            if not (about_images or _ABOUT_SHAPES.search(str(error))):
                 raise
             raise ValueError(
                 f"Expected `model` to take images of shape {tuple(x.shape[1:])}, as `x` has them, but its first pass "
@@ -118,17 +119,23 @@ def explain_inference() -> Iterator[None]:
 def check_logits(logits: Tensor, count: int, y: Tensor) -> None:
     """Refuse a model that does not give one row of logits, wide enough for the labels, to each of `count` images."""
     if not isinstance(logits, Tensor):
-        raise TypeError(f"Expected `model` to return a tensor of logits, but got a {type(logits).__name__}.")
+        raise ValueError(
+            f"Expected `model` to return a tensor of logits, but got a {type(logits).__name__}: put it into a module "
+            "that returns its logits alone."
+        )
     if logits.dim() != 2 or len(logits) != count:
         raise ValueError(
             f"Expected `model` to return logits of shape ({count}, K), one row for each image, "
             f"but got {tuple(logits.shape)}."
         )
     if not logits.is_floating_point():
-        raise TypeError(f"Expected `model` to return floating-point logits, but got {logits.dtype}.")
+        raise ValueError(f"Expected `model` to return floating-point logits, but got {logits.dtype}.")
     K = logits.shape[1]
     if K < 2:
-        raise ValueError(f"Expected `model` to return at least 2 logits for each image, but got {K}.")
+        raise ValueError(
+            f"Expected `model` to return at least 2 logits for each image, but got {K}. Where that is the one logit z "
+            "of two classes, return torch.cat([torch.zeros_like(z), z], 1)."
+        )
     if y.max() >= K:
         raise ValueError(
             f"Expected every label in `y` to lie in [0, {K - 1}], because the model has {K} classes, "
