@@ -221,11 +221,22 @@ def test_processes_give_the_same(cells: list[Cell], settings: Settings, whole: A
     assert outcome(pool.store, cells) == whole(cells)
 
 
-def test_ray_gives_the_same(cells: list[Cell], settings: Settings, whole: Any) -> None:
+def test_ray_gives_the_same(cells: list[Cell], settings: Settings, whole: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a cell that fails; and on this machine, whatever cluster the environment names."""
     pytest.importorskip("ray", reason="needs the extra ray")
-    cluster = settings("ray", engine="ray")
-    assert run_grid(cells, cluster) == {}
+    monkeypatch.setenv("RAY_ADDRESS", "nowhere")
+    cluster, wrong = settings("ray", engine="ray"), replace(cells[0], examples=100_000)
+    failures = run_grid([wrong, *cells], cluster)
+    assert failures == run_grid([wrong], settings("local"))
+    assert list(failures) == [wrong.hash]
     assert outcome(cluster.store, cells) == whole(cells)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])
+def test_a_wrong_address_of_a_cluster_is_said_at_once(cells: list[Cell], settings: Settings, address: str) -> None:
+    pytest.importorskip("ray", reason="needs the extra ray")
+    with pytest.raises(ValueError, match=f"HOST:PORT of a Ray cluster that runs, but got '{address}': "):
+        run_grid(cells[:1], settings(engine="ray", address=address))
 
 
 def test_a_worker_leaves_with_the_process_that_started_it(cells: list[Cell], settings: Settings) -> None:

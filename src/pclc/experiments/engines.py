@@ -4,6 +4,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -102,7 +103,10 @@ def _ray(jobs: int, address: str | None, threads: int) -> Iterator[Workers]:
         ray: Any = importlib.import_module("ray")  # as Any, since types are there only where Ray is
     started = not ray.is_initialized()
     if started:
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+        if address not in (None, "auto"):
+            _check_reachable(address)
+        # None would also join a cluster that once ran here, or that the environment names, and wait for it.
+        ray.init(address=address or "local", include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
         resources: dict[str, Any] = ray.cluster_resources()
         gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 1))
@@ -114,3 +118,14 @@ def _ray(jobs: int, address: str | None, threads: int) -> Iterator[Workers]:
     finally:
         if started:
             ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself knocks at a wrong address for a quarter of an hour before it says so."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f'Expected `address` to be "auto" or HOST:PORT of a Ray cluster that runs, but got {address!r}: {error}.'
+        ) from error
