@@ -32,7 +32,7 @@ def test_above_and_near() -> None:
         2,
         False,
     )  # equal is not above
-    assert finding.exceptions == ("mnist pgd 0.2: 3.0 and 3.0",)
+    assert finding.exceptions == ("mnist pgd 0.2: pc-lc 3.0, ce 3.0",)
     assert above(made, experiment=T, column="pc-lc", than="ce", share=0.5).holds is True
     assert above(made, experiment=T, column="pc-lc", than="ce", rows=["* 0.1"]).holds is True
     assert above(made, experiment=T, column="pc-lc", than="ce", datasets=["svhn"]).holds is None

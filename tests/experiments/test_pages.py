@@ -92,6 +92,7 @@ def test_counts_and_truth(store: Store, docs: Path) -> None:
     assert "| autoattack 0.1 | 12.5 ± 0.0 | 12.5 ± 0.0 |" in ours
     assert "- pc-lc: seeds 0, 1, 2, 3; not run: 4; 14 reproduced" in ours
     assert "| pgd 0.1 | +23.3 | +23.3 ± 0.0 (+23.2 to +23.4) | reproduced |" in ours
+    assert ours.count("| worst case 0.1 |") == 1, "beside the figures, and not again among differences"
     assert "- Data sets not run: kmnist, fashion-mnist, cifar10, svhn." in ours
     assert "pclc reproduce table1 --datasets svhn" in ours
     assert "**white-box gain** (Results, white-box attacks; Table 1)." in ours

@@ -55,7 +55,9 @@ def above(
         Finding(held=1, of=1, share=1.0, exceptions=())
     """
     pairs = _pairs(figures, experiment, column, than, rows, datasets)
-    return _finding(((f"{' '.join(place)}: {one} and {other}", one > other) for place, one, other in pairs), share)
+    return _finding(
+        ((f"{' '.join(place)}: {column} {one}, {than} {other}", one > other) for place, one, other in pairs), share
+    )
 
 
 def near(
@@ -70,7 +72,9 @@ def near(
 ) -> Finding:
     """A column is at most `within` below another one."""
     pairs = _pairs(figures, experiment, column, than, rows, datasets)
-    return _finding((f"{' '.join(place)}: {one} and {other}", one >= other - within) for place, one, other in pairs)
+    return _finding(
+        (f"{' '.join(place)}: {column} {one}, {than} {other}", one >= other - within) for place, one, other in pairs
+    )
 
 
 def gains_more(

@@ -85,7 +85,7 @@ def summary_section(tables: Sequence[Table]) -> str:
     if verdicts:
         lines.append(
             f"**Are the figures reproduced?** Of {len(verdicts)} published figures "
-            f"{_counts([(e.row, e.verdict) for _, _, e in verdicts])}. "
+            f"{_counts([(e.row, e.verdict) for _, _, e in verdicts])}. What several tables print counts in each. "
             f"Of {len(contrasts)} published differences between losses {_counts(contrasts)}."
         )
     lines += [f"**Does what the paper says in words hold?** {' '.join(said)}" for said in [_said(tables)] if said]
