@@ -39,7 +39,7 @@ _STYLE: dict[Any, Any] = {
 def canvas(
     stem: str | os.PathLike[str],
     rows: Sequence[Row],
-    panels: tuple[int, int] = (1, 1),
+    panels: int = 1,
     size: tuple[float, float] = (4, 3),
 ) -> Iterator[tuple["Figure", list["Axes"]]]:
     """Yield a figure and its axes, and write `stem`.svg, .png and .csv when the block ends well.
@@ -47,19 +47,22 @@ def canvas(
     Args:
         stem: path without suffix.
         rows: the numbers that are shown.
-        panels: rows and columns of axes.
+        panels: how many axes, two beside each other.
         size: of a panel, in inches.
     """
     with needs_extra("report", "Drawing figures"):
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    down, across = panels
+    across = min(2, panels)
+    down = -(-panels // across)
     with rc_context(_STYLE):
         figure = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(down, across, squeeze=False)
-        yield figure, list(axes.flat)
+        yield figure, list(axes.flat)[:panels]
+        for panel in list(axes.flat)[panels:]:
+            panel.set_visible(False)
         path = Path(stem)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_csv(rows, path.with_name(path.name + ".csv"))

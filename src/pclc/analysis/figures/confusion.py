@@ -21,11 +21,9 @@ def plot_confusion(results: Mapping[str, ConfusionResult], stem: str | os.PathLi
     if largest > _MOST_CLASSES:
         raise ValueError(f"Expected at most {_MOST_CLASSES} classes, which can still be read, but got {largest}.")
     rows: list[Row] = [{"panel": title, **row} for title, result in results.items() for row in result.rows()]
-    across = min(2, len(results))
-    down = -(-len(results) // across)
     side = 0.32 * largest + 1.2
-    with canvas(stem, rows, (down, across), (side, side)) as (_, axes):
-        for panel, (title, result) in zip(axes, results.items(), strict=False):
+    with canvas(stem, rows, len(results), (side, side)) as (_, axes):
+        for panel, (title, result) in zip(axes, results.items(), strict=True):
             shares = [[100 * count / max(1, sum(counts)) for count in counts] for counts in result.counts]
             panel.imshow(shares, cmap="Blues", vmin=0, vmax=100)
             for i, line in enumerate(shares):
@@ -39,5 +37,3 @@ def plot_confusion(results: Mapping[str, ConfusionResult], stem: str | os.PathLi
             panel.set_xlabel("predicted class")
             panel.set_ylabel("true class")
             panel.set_title(f"{title}\n% of the true class", fontsize=9)
-        for panel in axes[len(results) :]:
-            panel.set_visible(False)

@@ -21,10 +21,8 @@ def plot_embeddings(results: Mapping[str, EmbeddingResult], stem: str | os.PathL
     if len(classes) > _MOST_CLASSES or any(result.classes != classes for result in results.values()):
         raise ValueError(f"Expected `results` to have the same classes, at most {_MOST_CLASSES}, but got {classes}.")
     rows: list[Row] = [{"panel": title, **row} for title, result in results.items() for row in result.rows()]
-    across = min(2, len(results))
-    down = -(-len(results) // across)
-    with canvas(stem, rows, (down, across), (4.2, 3.9)) as (figure, axes):
-        for panel, (title, result) in zip(axes, results.items(), strict=False):
+    with canvas(stem, rows, len(results), (4.2, 3.9)) as (figure, axes):
+        for panel, (title, result) in zip(axes, results.items(), strict=True):
             for i, name in enumerate(classes):
                 of_class = result.labels == i
                 clean = result.points[of_class & ~result.successful_attack]
@@ -53,7 +51,5 @@ def plot_embeddings(results: Mapping[str, EmbeddingResult], stem: str | os.PathL
             panel.spines[:].set_visible(False)
             panel.set_xticks([])
             panel.set_yticks([])
-        for panel in axes[len(results) :]:
-            panel.set_visible(False)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, markerscale=1.8, title="true class")

@@ -20,10 +20,8 @@ def plot_histograms(results: Mapping[str, HistogramResult], stem: str | os.PathL
         for title, result in results.items()
         for row in result.rows()
     ]
-    across = min(2, len(results))
-    down = -(-len(results) // across)
-    with canvas(stem, rows, (down, across), (3.8, 2.6)) as (figure, axes):
-        for panel, (title, result) in zip(axes, results.items(), strict=False):
+    with canvas(stem, rows, len(results), (3.8, 2.6)) as (figure, axes):
+        for panel, (title, result) in zip(axes, results.items(), strict=True):
             for i, (name, counts) in enumerate(result.counts.items()):
                 shares = [100 * count / sum(counts) for count in counts]
                 panel.stairs(
@@ -42,7 +40,5 @@ def plot_histograms(results: Mapping[str, HistogramResult], stem: str | os.PathL
             panel.set_xlabel(f"{result.quantity} (the ends hold what lies beyond)")
             panel.set_ylabel("% of examples, logarithmic")
             panel.set_title(title, fontsize=9)
-        for panel in axes[len(results) :]:
-            panel.set_visible(False)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))

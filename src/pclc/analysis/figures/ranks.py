@@ -18,14 +18,12 @@ def plot_ranks(results: Mapping[str, RanksResult], stem: str | os.PathLike[str])
         stem: path of the files without suffix.
     """
     rows: list[Row] = [{"panel": title, **row} for title, result in results.items() for row in result.rows()]
-    across = min(2, len(results))
-    down = -(-len(results) // across)
     width = max(4.2, 0.24 * max(len(result.eps) for result in results.values()) + 1.4)
-    with canvas(stem, rows, (down, across), (width, 2.9)) as (figure, axes):
+    with canvas(stem, rows, len(results), (width, 2.9)) as (figure, axes):
         from matplotlib.patheffects import withStroke
         from matplotlib.ticker import MaxNLocator
 
-        for panel, (title, result) in zip(axes, results.items(), strict=False):
+        for panel, (title, result) in zip(axes, results.items(), strict=True):
             places = range(len(result.eps))
             bottom = [0.0] * len(result.eps)
             for i, _ in enumerate(RANKS):
@@ -54,7 +52,5 @@ def plot_ranks(results: Mapping[str, RanksResult], stem: str | os.PathLike[str])
             count.set_ylim(0, 1.08 * max(1, *result.new))
             count.set_ylabel(f"new successes (of {result.examples})")
             count.spines["right"].set_visible(True)
-        for panel in axes[len(results) :]:
-            panel.set_visible(False)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend([*handles, line], [*labels, "new successes"], loc="outside lower center", ncols=3)

@@ -24,9 +24,9 @@ def plot_tradeoff(panels: Mapping[str, Points], stem: str | os.PathLike[str]) ->
         for arm, points in arms.items()
         for seed, (clean, robust) in points.items()
     ]
-    with canvas(stem, rows, _places(len(panels)), (4.0, 3.4)) as (figure, axes):
+    with canvas(stem, rows, len(panels), (4.0, 3.4)) as (figure, axes):
         handles = {}
-        for panel, (title, arms) in zip(axes, panels.items(), strict=False):
+        for panel, (title, arms) in zip(axes, panels.items(), strict=True):
             for arm, points in arms.items():
                 colour, marker = COLOURS[styles[arm]], MARKERS[styles[arm]]
                 clean, robust = zip(*points.values(), strict=True)
@@ -45,8 +45,6 @@ def plot_tradeoff(panels: Mapping[str, Points], stem: str | os.PathLike[str]) ->
             panel.set_title(title, fontsize=9)
             panel.grid(linewidth=0.3)
             panel.set_axisbelow(True)
-        for panel in axes[len(panels) :]:
-            panel.set_visible(False)
         figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=3)
 
 
@@ -64,9 +62,9 @@ def plot_curves(panels: Mapping[str, Curves], stem: str | os.PathLike[str]) -> N
         for arm, curve in arms.items()
         for epoch, value in curve.items()
     ]
-    with canvas(stem, rows, _places(len(panels)), (4.0, 3.0)) as (figure, axes):
+    with canvas(stem, rows, len(panels), (4.0, 3.0)) as (figure, axes):
         handles = {}
-        for panel, (title, arms) in zip(axes, panels.items(), strict=False):
+        for panel, (title, arms) in zip(axes, panels.items(), strict=True):
             for arm, curve in arms.items():
                 style = styles[arm]
                 (handles[arm],) = panel.plot(
@@ -82,14 +80,7 @@ def plot_curves(panels: Mapping[str, Curves], stem: str | os.PathLike[str]) -> N
             panel.set_xlabel("epoch")
             panel.set_ylabel("robust accuracy, held out (%)")
             panel.set_title(title, fontsize=9)
-        for panel in axes[len(panels) :]:
-            panel.set_visible(False)
         figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=3)
-
-
-def _places(panels: int) -> tuple[int, int]:
-    across = min(2, panels)
-    return -(-panels // across), across
 
 
 def _styles(panels: Mapping[str, Mapping[str, object]]) -> dict[str, int]:
