@@ -7,8 +7,8 @@ from pclc.analysis.gaps import GapResult, gap_summary, mean_gaps, probability_ga
 from pclc.analysis.histograms import HistogramResult, histograms, loss_and_margin
 from pclc.analysis.ranks import RanksResult, misclassification_ranks, rank_of, ranks_over_eps
 from pclc.analysis.rows import write_csv
-from pclc.analysis.student import student_quantile
 from pclc.analysis.verdict import Verdict, judge, judge_contrast
+from pclc.evaluation.statistics import student_quantile
 
 __all__ = [
     "CHECKS",

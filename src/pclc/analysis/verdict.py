@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Literal
 
-from pclc.analysis.student import student_quantile
+from pclc.evaluation.statistics import student_quantile
 
 Judgement = Literal["reproduced", "differs", "underpowered", "not run"]
 

@@ -129,7 +129,7 @@ def compare_over_seeds(
     if spread <= _ROUNDING * float(np.abs([first, second]).max()):
         return SeedComparison(mean, Interval(-math.inf, math.inf), confidence, 1.0, n)
     error = spread / math.sqrt(n)
-    reach = _bisect(lambda t: student_within(t, n - 1) - confidence, 0.0, _largest_t(confidence, n - 1)) * error
+    reach = student_quantile(confidence, n - 1) * error
     p_value = max(0.0, 1 - student_within(abs(mean) / error, n - 1))  # rounded, it may be more than 1
     return SeedComparison(mean, Interval(mean - reach, mean + reach), confidence, p_value, n)
 
@@ -160,11 +160,20 @@ def student_within(t: float, degrees: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-def _largest_t(confidence: float, degrees: int) -> float:
+def student_quantile(confidence: float, degrees: int) -> float:
+    """The t with P(-t <= T <= t) = confidence, for Student's T with at least one degree of freedom.
+
+    Example:
+        >>> f"{student_quantile(0.95, 4):.4f}"
+        '2.7764'
+    """
+    _confidence(confidence)
+    if degrees < 1:
+        raise ValueError(f"Expected `degrees` to be at least 1, but got {degrees!r}.")
     high = 1.0
     while student_within(high, degrees) < confidence:
         high *= 2
-    return high
+    return _bisect(lambda t: student_within(t, degrees) - confidence, 0.0, high)
 
 
 def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
