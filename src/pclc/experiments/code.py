@@ -1,9 +1,11 @@
 """Which state of the code a result comes from: a table may hold several, but not unseen."""
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import pclc
 
 # What decides results; tables and pages are made anew from them each time.
 _PACKAGES = ("analysis", "attacks", "data", "evaluation", "execution", "losses", "models", "training")
@@ -17,21 +19,14 @@ def code_hash() -> str:
         >>> len(code_hash())
         8
     """
-    return source_hash([files("pclc") / package for package in _PACKAGES])
+    return source_hash([Path(pclc.__file__).with_name(package) for package in _PACKAGES])
 
 
-def source_hash(folders: list[Traversable]) -> str:
+def source_hash(folders: Sequence[Path]) -> str:
     """Of names and contents of the Python files below some folders."""
     digest = hashlib.sha256()
     for folder in folders:
-        _add(digest, folder, folder.name)
-    return digest.hexdigest()[:8]
-
-
-def _add(digest: "hashlib._Hash", folder: Traversable, place: str) -> None:
-    for path in sorted(folder.iterdir(), key=lambda path: path.name):
-        if path.is_dir():
-            _add(digest, path, f"{place}/{path.name}")
-        elif path.name.endswith(".py"):
+        for path in sorted(folder.rglob("*.py"), key=lambda path: path.parts):
             content = path.read_bytes()
-            digest.update(f"{place}/{path.name} {len(content)};".encode() + content)
+            digest.update(f"{path.relative_to(folder.parent).as_posix()} {len(content)};".encode() + content)
+    return digest.hexdigest()[:8]
