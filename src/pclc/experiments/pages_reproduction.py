@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from pclc.experiments.drawings import draw_figures
 from pclc.experiments.pages_text import bullets, listed, markdown_table, shown, warnings_in
 from pclc.experiments.store import Store
-from pclc.experiments.table import Block, Contrast, Entry, JudgedClaim, Table, make_table
+from pclc.experiments.table import Block, Contrast, JudgedClaim, Table, make_table
 
 _IMAGES = "images/reproduction"
 _PUBLISHED_A_TABLE, _COLUMNS_A_TABLE = 2, 5  # columns of the paper with three cells each; of ours with one
@@ -123,31 +123,15 @@ def _block(block: Block) -> list[str]:
 def _beside(block: Block, row: str, columns: Sequence[str]) -> dict[str, str]:
     cells = {"row": row}
     for column in columns:
-        entry = block.entry(row, column)
-        printed, ours, verdict = _three(entry)
+        printed, ours, verdict = block.entry(row, column).shown()
+        printed = printed.replace("*", "\\*")
         cells |= {f"{column}: published": printed, f"{column}: ours": ours, f"{column}: verdict": verdict}
     return cells
 
 
-def _three(entry: Entry) -> tuple[str, str, str]:
-    """Published, ours and verdict, each for a cell of its own."""
-    if entry.published is None:
-        return "-", entry.text(), "-"
-    printed, ours, *verdict = entry.text().split(" | ")
-    return printed.replace("*", "\\*"), ours, verdict[0] if verdict else "-"
-
-
 def _contrast(contrast: Contrast) -> dict[str, str]:
-    published, ours, verdict = "-", contrast.text(), "-"
-    if contrast.published is not None:
-        published, ours, *rest = contrast.text().split(" | ")
-        verdict = rest[0] if rest else "-"
-    return {
-        "row": contrast.row,
-        "published": published,
-        "ours (95 % interval of the mean)": ours,
-        "verdict": verdict,
-    }
+    names = "published", "ours (95 % interval of the mean)", "verdict"
+    return {"row": contrast.row, **dict(zip(names, contrast.shown(), strict=True))}
 
 
 def _nearest(block: Block) -> list[str]:

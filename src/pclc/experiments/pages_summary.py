@@ -324,7 +324,7 @@ def _gains(tables: Sequence[Table]) -> Iterator[_Gain]:
 
 
 def _gain_row(gain: _Gain) -> dict[str, str]:
-    printed, here, *_ = gain.pgd.text().split(" | ") if gain.pgd else ("-", "-")
+    printed, here, _ = gain.pgd.shown() if gain.pgd else ("-", "-", "-")
     return {
         "experiment, data, loss": f"{gain.where}, {gain.autoattack.column}",
         "eps": gain.eps,

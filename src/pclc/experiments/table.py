@@ -20,6 +20,7 @@ from pclc.experiments.values import Selection, mean_figures, row_of, row_values
 _CONFUSION = re.compile(".+ from .+ to .+")  # too many for a table; claims and figures have them
 _NOTICED = 0.0005  # share of gradients that are zero from which on it is told
 _APART = 30.0  # points between seeds from which on each is told
+_NOTHING = "-"
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,18 @@ class Entry:
     values: Mapping[int, float]
     verdict: Verdict | None
 
-    def text(self) -> str:
+    def shown(self) -> tuple[str, str, str]:
         """Published (with a mark where there is something to know about it), ours and the verdict."""
         digits = _digits(self.row)
         ours = spread(list(self.values.values()), digits)
         if self.published is None:
-            return ours
+            return _NOTHING, ours, _NOTHING
         mark = "".join(remark.mark for remark in self.published.remarks)
-        return " | ".join([f"{self.published.value:.{digits}f}{mark}", ours, *_judged(self.verdict, digits)])
+        return f"{self.published.value:.{digits}f}{mark}", ours, _judged(self.verdict, digits)
+
+    def text(self) -> str:
+        """What there is of these, in one cell."""
+        return _in_a_row(self.shown())
 
 
 @dataclass(frozen=True)
@@ -72,15 +77,19 @@ class Contrast:
     verdict: Verdict | None
     interval: SeedComparison | None
 
-    def text(self) -> str:
-        """Published and our difference, its 95 % interval over seeds, and the verdict."""
+    def shown(self) -> tuple[str, str, str]:
+        """Published and our difference with its 95 % interval over seeds, and the verdict."""
         digits = _digits(self.row)
         ours = spread(list(self.differences.values()), digits, sign="+")
         if self.interval is not None:
             ours += f" ({bounds(self.interval.interval.low, self.interval.interval.high, digits)})"
         if self.published is None:
-            return ours
-        return " | ".join([f"{self.published:+.{digits}f}", ours, *_judged(self.verdict, digits)])
+            return _NOTHING, ours, _NOTHING
+        return f"{self.published:+.{digits}f}", ours, _judged(self.verdict, digits)
+
+    def text(self) -> str:
+        """What there is of these, in one cell."""
+        return _in_a_row(self.shown())
 
 
 @dataclass(frozen=True)
@@ -504,13 +513,17 @@ def _digits(row: str) -> int:
     return 3 if row.endswith(" gap") else 1
 
 
-def _judged(verdict: Verdict | None, digits: int) -> list[str]:
+def _judged(verdict: Verdict | None, digits: int) -> str:
     if verdict is None or verdict.judgement == "not run":
-        return []
+        return _NOTHING
     if not verdict.outside:
-        return [verdict.judgement]
+        return verdict.judgement
     word = "differs" if verdict.judgement == "differs" else f"{verdict.judgement}, yet outside:"
-    return [f"{word} {verdict.difference:+.{digits}f}"]
+    return f"{word} {verdict.difference:+.{digits}f}"
+
+
+def _in_a_row(shown: Sequence[str]) -> str:
+    return " | ".join(part for part in shown if part != _NOTHING)
 
 
 def _tuning_rows(
