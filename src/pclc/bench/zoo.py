@@ -118,7 +118,7 @@ def truth(built: Built, x: Tensor, y: Tensor, eps: float) -> tuple[float, float]
         ProbabilityMargin(eps, 100, restarts=2, logit_scale=0.1),
         AutoAttack(eps),
     ]
-    if _is_random(model, x, execution):
+    if _is_random(model, x):
         scores = score(model, claim, y, execution, _DRAWS)
         best, x_best = scores.clone(), claim
         attacks: list[Attack] = [Transfer(inner[0], built.plain), EOT(APGD(eps, 50, objective="margin"), 32)]
@@ -140,7 +140,7 @@ def truth(built: Built, x: Tensor, y: Tensor, eps: float) -> tuple[float, float]
     return float(claimed.double().mean()), float(left.double().mean())
 
 
-def _is_random(model: torch.nn.Module, x: Tensor, execution: Execution) -> bool:
+def _is_random(model: torch.nn.Module, x: Tensor) -> bool:
     with torch.no_grad():
         return not torch.equal(model(x), model(x))
 

@@ -44,8 +44,8 @@ def report(
     """
     from pclc.attacks.validate import check_ball
     from pclc.cli.train import _number
+    from pclc.experiments.pages_text import counted
     from pclc.report import load_runs, write_report
-    from pclc.report.page import counted
     from pclc.report.runs import is_same
 
     budget: tuple[Norm, float] | None = None

@@ -34,6 +34,7 @@ from pclc.evaluation.audit.document import FILE as AUDIT
 from pclc.evaluation.witnesses import DataSource
 from pclc.execution import Execution
 from pclc.experiments.experiment import load_experiment
+from pclc.experiments.pages_text import joined
 from pclc.training import PRESETS, AdversarialConfig, TrainConfig, adversarial_config, paper_config
 
 NAMES = {"ce": "cross-entropy", "gce": "GCE", "pc-lc": "PC-LC", "adversarial": "adversarial training"}
@@ -117,11 +118,11 @@ class DemoResult:
             verb: [NAMES[finding.name] for finding in self.findings if finding.verdict == verdict]
             for verdict, verb in verbs.items()
         }
-        parts = [f"{verb} that of {_and(names)}" for verb, names in judged.items() if names]
+        parts = [f"{verb} that of {joined(names)}" for verb, names in judged.items() if names]
         parts[0] = parts[0].replace(" that of ", " the figure of ")
         third = (
-            f"The audit, with a PGD of its own, {_and(parts)}; a figure of PGD is how far PGD got, and only witnesses "
-            "refute it."
+            f"The audit, with a PGD of its own, {joined(parts)}; a figure of PGD is how far PGD got, and only "
+            "witnesses refute it."
         )
         return [first, second, third]
 
@@ -375,8 +376,4 @@ def _listed(findings: Sequence[Finding], figure: Callable[[Finding], Accuracy]) 
     """Such as "A keeps 1.0, B 2.0 and C 3.0 %"."""
     words = [f"{NAMES[finding.name]} {100 * figure(finding).value:.1f}" for finding in findings]
     name, _, value = words[0].rpartition(" ")
-    return _and([f"{name} keeps {value}", *words[1:]]) + " %"
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+    return joined([f"{name} keeps {value}", *words[1:]]) + " %"

@@ -42,6 +42,11 @@ def listed(items: Sequence[object]) -> str:
     return ", ".join(map(str, items)) or "none"
 
 
+def joined(words: Sequence[str]) -> str:
+    """Such as "one, two and three"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
 def quoted(names: Sequence[str]) -> str:
     """Names in a row as code, which may have commas themselves.
 

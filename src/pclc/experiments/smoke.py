@@ -4,7 +4,7 @@ import warnings
 from dataclasses import fields, replace
 
 from pclc.attacks import APGD, Attack, AutoAttack, Square, UnreachableWarning
-from pclc.experiments.experiment import Analysis, Arm, Experiment, Group, NamedAttack
+from pclc.experiments.experiment import Arm, Experiment, NamedAttack
 
 # What makes an attack long, and how much of it is left.
 _FEW = {"steps": 2, "search_steps": 1, "samples": 4, "queries": 5, "restarts": 1, "targets": 2}
@@ -23,7 +23,8 @@ def smoke(experiment: Experiment) -> Experiment:
         [('ce', 'digits', 'lenet8'), ('pc-lc', 'digits', 'lenet8')]
     """
     first = experiment.groups[0]
-    group = Group(
+    group = replace(
+        first,
         datasets=("digits",),
         model="lenet8",
         seeds=(0,),
@@ -31,13 +32,11 @@ def smoke(experiment: Experiment) -> Experiment:
         attacks=tuple(_quick(attack) for attack in first.attacks),
         extra=tuple(_quick(attack) for attack in first.extra),
         analyses=tuple(
-            Analysis(analysis.kind, tuple(_quick(attack) for attack in analysis.attacks), analysis.examples)
+            replace(analysis, attacks=tuple(_quick(attack) for attack in analysis.attacks))
             for analysis in first.analyses
         ),
         substitute=first.substitute and "lenet8",
         audit=first.audit and replace(first.audit, mode="quick"),
-        precision=first.precision,
-        trained_in=first.trained_in,
     )
     return replace(
         experiment,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from pclc.experiments.pages_text import counted
 from pclc.extras import needs_extra
 from pclc.files import write_atomically
 from pclc.report import sections
@@ -139,16 +140,6 @@ def _lead(runs: Sequence[Run]) -> str:
     audits = sum(run.audit is not None for run in runs)
     found = f"{counted(attacks, 'attack')}, {counted(audits, 'audit')}"
     return f"{counted(len(runs), 'run')}{f' on {data}' if data else ''}: {found}."
-
-
-def counted(number: int, thing: str) -> str:
-    """A number of things.
-
-    Example:
-        >>> counted(1, "run"), counted(0, "audit")
-        ('1 run', '0 audits')
-    """
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _command(runs: Sequence[Run], path: Path, title: str, budget: Budget | None) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pclc.experiments.pages_text import joined
 from pclc.report.runs import Budget, Run, is_same
 from pclc.report.series import accuracy_of, plain_pgd
 from pclc.report.table import NONE, Cell, number, percent, table
@@ -25,7 +26,7 @@ def headline(runs: Sequence[Run]) -> str:
         one, several, rest = words[verdict]
         if names:
             figure, verb = ("figure", one) if len(names) == 1 else ("figures", several)
-            sentences.append(f"The {figure} of {_and(names)} {verb} {rest}.")
+            sentences.append(f"The {figure} of {joined(names)} {verb} {rest}.")
     return " ".join(sentences)
 
 
@@ -47,10 +48,6 @@ def verdict_cell(run: Run, budget: Budget | None) -> Cell:
 def audits(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Each verdict with its figures and the evidence of every check."""
     return [_audit(run.name, run.audit) for run in runs if run.audit is not None]
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _verdict_of(run: Run) -> str:
