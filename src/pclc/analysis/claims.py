@@ -5,14 +5,19 @@ row), rows by the attack and its parameter ("pgd 0.1"). Data sets and rows are c
 comparison is made only where both of its figures are there.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import wraps
 from itertools import pairwise
 from statistics import mean
+from typing import Any
 
 Figures = Mapping[tuple[str, str, str, str], float]
 ANY = ("*",)
+CHECKS: dict[str, "Callable[..., Finding]"] = {}
+
+_Comparisons = Iterator[tuple[str, bool]]
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,23 @@ class Finding:
         return self.held >= self.share * self.of if self.of else None
 
 
+def _check(compare: Callable[..., _Comparisons]) -> Callable[..., Finding]:
+    """A check from the comparisons that it makes, each in words and with whether it holds.
+
+    All of them have to hold, or the `share` that every check can be given.
+    """
+
+    @wraps(compare)
+    def find(figures: Figures, *, share: float = 1.0, **settings: Any) -> Finding:
+        made = list(compare(figures, **settings))
+        exceptions = tuple(text for text, holds in made if not holds)
+        return Finding(len(made) - len(exceptions), len(made), share, exceptions)
+
+    CHECKS[compare.__name__] = find
+    return find
+
+
+@_check
 def above(
     figures: Figures,
     *,
@@ -45,21 +67,19 @@ def above(
     than: str,
     rows: Sequence[str] = ANY,
     datasets: Sequence[str] = ANY,
-    share: float = 1.0,
-) -> Finding:
-    """A column is above another one in every row, or in a share of them.
+) -> _Comparisons:
+    """A column is above another one in every row.
 
     Example:
         >>> figures = {("table1", "mnist", "pc-lc", "pgd 0.1"): 72.3, ("table1", "mnist", "ce", "pgd 0.1"): 49.0}
         >>> above(figures, experiment="table1", column="pc-lc", than="ce")
         Finding(held=1, of=1, share=1.0, exceptions=())
     """
-    pairs = _pairs(figures, experiment, column, than, rows, datasets)
-    return _finding(
-        ((f"{' '.join(place)}: {column} {one}, {than} {other}", one > other) for place, one, other in pairs), share
-    )
+    for place, one, other in _pairs(figures, experiment, column, than, rows, datasets):
+        yield f"{' '.join(place)}: {column} {one}, {than} {other}", one > other
 
 
+@_check
 def near(
     figures: Figures,
     *,
@@ -69,14 +89,13 @@ def near(
     within: float,
     rows: Sequence[str] = ANY,
     datasets: Sequence[str] = ANY,
-) -> Finding:
+) -> _Comparisons:
     """A column is at most `within` below another one."""
-    pairs = _pairs(figures, experiment, column, than, rows, datasets)
-    return _finding(
-        (f"{' '.join(place)}: {column} {one}, {than} {other}", one >= other - within) for place, one, other in pairs
-    )
+    for place, one, other in _pairs(figures, experiment, column, than, rows, datasets):
+        yield f"{' '.join(place)}: {column} {one}, {than} {other}", one >= other - within
 
 
+@_check
 def gains_more(
     figures: Figures,
     *,
@@ -87,7 +106,7 @@ def gains_more(
     datasets: Sequence[str] = ANY,
     less_rows: Sequence[str] = ANY,
     less_datasets: Sequence[str] = ANY,
-) -> Finding:
+) -> _Comparisons:
     """A column gains over another one on average, and more in `rows` and `datasets` than in the `less_` ones.
 
     Where both are about the same data sets, on each of them.
@@ -98,7 +117,6 @@ def gains_more(
     )
     # Which pairs belong together: None stands for all.
     names = [None] if [*datasets] != [*less_datasets] else list(dict.fromkeys(dataset for (dataset, _), _, _ in mores))
-    comparisons = []
     for name in names:
         gains = [
             [one - other for (dataset, _), one, other in pairs if name in (None, dataset)] for pairs in (mores, lesses)
@@ -106,10 +124,10 @@ def gains_more(
         if all(gains):
             more, less = map(mean, gains)
             where = f"{name}: " if name else ""
-            comparisons.append((f"{where}mean gain {more:.3g} and {less:.3g}", more > max(less, 0)))
-    return _finding(comparisons)
+            yield f"{where}mean gain {more:.3g} and {less:.3g}", more > max(less, 0)
 
 
+@_check
 def at_least(
     figures: Figures,
     *,
@@ -118,13 +136,13 @@ def at_least(
     limit: float,
     rows: Sequence[str] = ANY,
     datasets: Sequence[str] = ANY,
-    share: float = 1.0,
-) -> Finding:
-    """Every figure, or a share of them, is at least `limit`."""
-    chosen = _select(figures, experiment, column, rows, datasets)
-    return _finding(((_place(place, value), value >= limit) for place, value in chosen.items()), share)
+) -> _Comparisons:
+    """Every figure is at least `limit`."""
+    for place, value in _select(figures, experiment, column, rows, datasets).items():
+        yield f"{' '.join(place)}: {value}", value >= limit
 
 
+@_check
 def at_most(
     figures: Figures,
     *,
@@ -133,12 +151,13 @@ def at_most(
     limit: float,
     rows: Sequence[str] = ANY,
     datasets: Sequence[str] = ANY,
-) -> Finding:
+) -> _Comparisons:
     """Every figure is at most `limit`."""
-    chosen = _select(figures, experiment, column, rows, datasets)
-    return _finding((_place(place, value), value <= limit) for place, value in chosen.items())
+    for place, value in _select(figures, experiment, column, rows, datasets).items():
+        yield f"{' '.join(place)}: {value}", value <= limit
 
 
+@_check
 def iterative_stronger(
     figures: Figures,
     *,
@@ -146,14 +165,15 @@ def iterative_stronger(
     column: str,
     attacks: Sequence[str] = ("bim", "pgd", "mim"),
     one_step: str = "fgsm",
-) -> Finding:
+) -> _Comparisons:
     """No iterative attack leaves more accuracy than the one-step attack with the same eps."""
-    return _matched(figures, (experiment, one_step), [(experiment, attack) for attack in attacks], column)
+    yield from _matched(figures, (experiment, one_step), [(experiment, attack) for attack in attacks], column)
 
 
+@_check
 def transfer_weaker(
     figures: Figures, *, experiment: str, white_box: str, column: str, attacks: Sequence[str], prefix: str = ""
-) -> Finding:
+) -> _Comparisons:
     """No attack by transfer leaves less accuracy than the same attack on the model itself.
 
     Args:
@@ -164,68 +184,31 @@ def transfer_weaker(
         attacks: such as "pgd".
         prefix: what rows of attacks by transfer have before the name of the attack.
     """
-    findings = [_matched(figures, (experiment, prefix + attack), [(white_box, attack)], column) for attack in attacks]
-    return _together(findings)
+    for attack in attacks:
+        yield from _matched(figures, (experiment, prefix + attack), [(white_box, attack)], column)
 
 
+@_check
 def falls_with_eps(
     figures: Figures, *, experiment: str, column: str, attacks: Sequence[str], datasets: Sequence[str] = ANY
-) -> Finding:
+) -> _Comparisons:
     """Accuracy does not rise from one eps to the next."""
-    findings = []
     for attack in attacks:
         for dataset, series in _series(figures, experiment, column, f"{attack} *", datasets).items():
-            findings.append(
-                _finding(
-                    (f"{dataset} {attack} {low} to {high}: {before} to {after}", before >= after)
-                    for (low, before), (high, after) in pairwise(series)
-                )
-            )
-    return _together(findings)
+            for (low, before), (high, after) in pairwise(series):
+                yield f"{dataset} {attack} {low} to {high}: {before} to {after}", before >= after
 
 
+@_check
 def rises_with_eps(
     figures: Figures, *, experiment: str, column: str, rows: str, datasets: Sequence[str] = ANY
-) -> Finding:
+) -> _Comparisons:
     """The mean over the upper half of the eps is above the mean over the lower half."""
-    comparisons = []
     for dataset, series in _series(figures, experiment, column, rows, datasets).items():
         if len(series) > 1:
             half = len(series) // 2
             low, high = mean(value for _, value in series[:half]), mean(value for _, value in series[-half:])
-            comparisons.append((f"{dataset} {rows}: {low:.3g} to {high:.3g}", high > low))
-    return _finding(comparisons)
-
-
-CHECKS: dict[str, Callable[..., Finding]] = {
-    check.__name__: check
-    for check in (
-        above,
-        near,
-        gains_more,
-        at_least,
-        at_most,
-        iterative_stronger,
-        transfer_weaker,
-        falls_with_eps,
-        rises_with_eps,
-    )
-}
-
-
-def _finding(comparisons: Iterable[tuple[str, bool]], share: float = 1.0) -> Finding:
-    made = list(comparisons)
-    exceptions = tuple(text for text, holds in made if not holds)
-    return Finding(len(made) - len(exceptions), len(made), share, exceptions)
-
-
-def _together(findings: Sequence[Finding]) -> Finding:
-    return Finding(
-        sum(finding.held for finding in findings),
-        sum(finding.of for finding in findings),
-        1.0,
-        tuple(text for finding in findings for text in finding.exceptions),
-    )
+            yield f"{dataset} {rows}: {low:.3g} to {high:.3g}", high > low
 
 
 def _select(
@@ -250,17 +233,17 @@ def _pairs(
             yield place, value, others[place]
 
 
-def _matched(figures: Figures, weaker: tuple[str, str], stronger: Sequence[tuple[str, str]], column: str) -> Finding:
+def _matched(
+    figures: Figures, weaker: tuple[str, str], stronger: Sequence[tuple[str, str]], column: str
+) -> _Comparisons:
     """Compare attacks, each as (experiment, name), with another one at every eps that both have."""
     experiment, name = weaker
-    comparisons = []
     for (dataset, row), left in _select(figures, experiment, column, (f"{name} *",), ANY).items():
         eps = row.removeprefix(f"{name} ")
         for where, attack in stronger:
             other = figures.get((where, dataset, column, f"{attack} {eps}"))
             if other is not None:
-                comparisons.append((f"{dataset} {row}: {left}, {attack} {other}", other <= left))
-    return _finding(comparisons)
+                yield f"{dataset} {row}: {left}, {attack} {other}", other <= left
 
 
 def _series(
@@ -271,7 +254,3 @@ def _series(
     for (dataset, row), value in _select(figures, experiment, column, (rows,), datasets).items():
         series.setdefault(dataset, []).append((float(row.split()[1]), value))
     return {dataset: sorted(points) for dataset, points in series.items()}
-
-
-def _place(place: tuple[str, str], value: float) -> str:
-    return f"{' '.join(place)}: {value}"

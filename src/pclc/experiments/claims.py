@@ -74,7 +74,8 @@ def parse_claims(content: Mapping[str, Any]) -> list[Claim]:
                 f"Expected `check` of {entry['name']!r} to be one of {', '.join(CHECKS)}, but got {entry['check']!r}."
             )
         try:
-            inspect.signature(CHECKS[entry["check"]]).bind({}, **entry["with"])
+            own = {name: value for name, value in entry["with"].items() if name != "share"}  # which all can be given
+            inspect.signature(CHECKS[entry["check"]]).bind({}, **own)
         except TypeError as error:
             raise ValueError(f"The settings of {entry['name']!r} do not fit {entry['check']}: {error}.") from error
         names = {"name", "source", "text", "check"}
