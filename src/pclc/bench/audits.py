@@ -11,7 +11,7 @@ from pclc.attacks.attack import number_text
 from pclc.evaluation.audit.document import load_document
 from pclc.files import write_atomically
 from pclc.hashes import model_hash
-from pclc.report.commands import training_command_of
+from pclc.report.commands import audit_options, training_command_of
 
 FORMAT = "pclc-recorded-audit"
 VERSION = 2
@@ -103,13 +103,6 @@ def load_recorded(results: Path) -> list[RecordedAudit]:
 
 
 def _audit_command(place: Path, audit: dict[str, Any], twin: str | None) -> str:
-    about = audit["conditions"]
-    words = ["pclc", "audit", str(place), "--norm", about["norm"], "--eps", number_text(about["eps"])]
-    words += [f"--{about['mode']}"] if about["mode"] != "standard" else []
-    words += ["--claim", repr(audit["stated_claim"])] if audit["stated_claim"] is not None else []
-    words += ["--transfer-from", str(place.with_name(twin))] if twin else []
-    words += ["--examples", str(about["given"]), "--seed", str(about["seed"])]
-    on_cpu = about["device"] == "cpu"
-    words += ["--device", "cpu"] if on_cpu else []
-    words += ["--precision", about["precision"]] if about["precision"] != ("fp32" if on_cpu else "tf32") else []
-    return shlex.join([*words, "--out", str(place / f"audit-{number_text(about['eps']).replace('/', '-')}")])
+    out = place / f"audit-{number_text(audit['conditions']['eps']).replace('/', '-')}"
+    transfers = ["--transfer-from", str(place.with_name(twin))] if twin else []
+    return shlex.join(["pclc", "audit", str(place), *audit_options(audit), *transfers, "--out", str(out)])

@@ -135,15 +135,20 @@ def _evaluate(run: Run, evaluation: Evaluation) -> list[str]:
     return [*(_one_line(line) for line in lines), _command(run, words, vars(about))]
 
 
-def _audit(run: Run, audit: dict[str, Any]) -> str:
+def audit_options(audit: dict[str, Any]) -> list[str]:
+    """What an audit was asked, of whatever model and data."""
     about, stated = audit["conditions"], audit["stated_claim"]
-    words = ["pclc", "audit", *_model(run), "--norm", about["norm"], "--eps", repr(about["eps"])]
+    words = ["--norm", about["norm"], "--eps", number_text(about["eps"])]
     words += [f"--{about['mode']}"] if about["mode"] != "standard" else []
     words += ["--examples", str(about["given"]), "--seed", str(about["seed"])]
     on_cpu = about["device"] == "cpu"
     words += ["--device", "cpu"] if on_cpu else []
     words += ["--precision", about["precision"]] if about["precision"] != ("fp32" if on_cpu else "tf32") else []
-    words += ["--claim", repr(stated)] if stated is not None else []
+    return words + (["--claim", repr(stated)] if stated is not None else [])
+
+
+def _audit(run: Run, audit: dict[str, Any]) -> str:
+    about, words = audit["conditions"], ["pclc", "audit", *_model(run), *audit_options(audit)]
     trained = run.config["run"] if run.config is not None and run.holds_model else {}
     dataset, _, split = about["data"].partition(", ")
     words += ["--dataset", dataset] if dataset != trained.get("dataset", {}).get("name") else []
