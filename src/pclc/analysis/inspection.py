@@ -15,7 +15,7 @@ from pclc.analysis.confusion import confusion
 from pclc.analysis.embedding import EmbeddingResult, embed_model
 from pclc.analysis.gaps import gap_summary
 from pclc.analysis.outputs import attacked, logits_of
-from pclc.analysis.ranks import misclassification_ranks
+from pclc.analysis.ranks import ranks_over_eps
 from pclc.attacks import Attack
 from pclc.evaluation.budget import distances
 from pclc.execution import Execution
@@ -73,6 +73,8 @@ def inspect_model(
     turned = (before.argmax(1) == y) & (after.argmax(1) != y)
     shown = _first_of_each_class(turned, y)
     linf, l2 = distances(x_adv, x)
+    grid = [(float(attack.eps), attack) for attack in over_eps]  # type: ignore[attr-defined]
+    ranks = ranks_over_eps(model, x, y, grid[0][1].name, grid, seed, execution) if grid else None
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -110,7 +112,7 @@ def inspect_model(
             for name, logits in (("clean", before), (str(attack), after))
         ],
         "gaps": [gap_summary("clean", before, y).row(), gap_summary(str(attack), after, y).row()],
-        "ranks": _ranks(model, x, y, before, over_eps, seed, execution),
+        "ranks": None if ranks is None else asdict(ranks),
         "embedding": _embedding(model, x, y, names, attack, seed, execution),
     }
 
@@ -153,23 +155,6 @@ def _grey_at_zero(delta: Tensor) -> Tensor:
 
 def _bytes(image: Tensor) -> str:
     return base64.b64encode((image * 255).round().clamp(0, 255).to(torch.uint8).cpu().numpy().tobytes()).decode()
-
-
-def _ranks(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    clean: Tensor,
-    attacks: Sequence[Attack],
-    seed: int,
-    execution: Execution | None,
-) -> dict[str, Any] | None:
-    if not attacks:
-        return None
-    after = [logits_of(model, attacked(model, attack, x, y, seed, execution), execution) for attack in attacks]
-    predictions = torch.stack([logits.argmax(1) for logits in after])
-    eps = [float(getattr(attack, "eps")) for attack in attacks]  # noqa: B009 (attacks without one are refused here)
-    return asdict(misclassification_ranks(attacks[0].name, clean, y, eps, predictions))
 
 
 def _embedding(
