@@ -193,9 +193,8 @@ def run_demo(
     out: Path,
     execution: Execution,
     *,
-    budgets: Budgets | None = None,
-    extent: Extent | None = None,
-    adversarial: bool = True,
+    extent: Extent,
+    adversarial: bool,
     progress: Callable[[str], None] = lambda text: None,
 ) -> DemoResult:
     """Train, attack, audit and look closely.
@@ -205,14 +204,12 @@ def run_demo(
         test: from which the first images are attacked.
         out: folder, with a run directory for each model.
         execution: where and how.
-        budgets: None: as `budgets_of` has them.
-        extent: None: as `extent_of` has it.
+        extent: how much of it.
         adversarial: also train adversarially.
         progress: told what begins.
     """
-    eps, main = budgets or budgets_of(train)
+    eps, main = budgets_of(train)
     device = execution.torch_device
-    extent = extent or extent_of(train, device)
     n = min(extent.examples or len(test), len(test))
     x, y = (test.images[:n].float() / 255).to(device), test.labels[:n].to(device)
     attacks = attacks_of(train.name, eps)
