@@ -125,6 +125,18 @@ def test_a_truncated_archive_gets_a_sentence(tmp_path):
         load_dataset("cifar10", "test", tmp_path)
 
 
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.8])
+def test_an_archive_with_another_byte_in_it_gets_a_sentence(tmp_path, place):
+    """Random pixels are not compressed: the byte is a pixel, and only the checksum at the end of the file tells."""
+    path = tmp_path / "cifar-10-binary.tar.gz"
+    write_tar(path, in_folder("cifar-10-batches-bin", cifar10_files(IMAGES, LABELS)))
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"cifar-10-binary.tar.gz is truncated or damaged"):
+        load_dataset("cifar10", root=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
