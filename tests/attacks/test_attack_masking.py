@@ -110,6 +110,7 @@ def test_restarts_help_and_are_counted(trained):
     one = PGD(eps=EPS, alpha=0.05, steps=2, stop="never").run(model, x, y)
     three = PGD(eps=EPS, alpha=0.05, steps=2, restarts=3, stop="never").run(model, x, y)
     assert (three.success | ~one.success).all(), "the first attempt is the same, and one that fools is kept"
+    assert three.success.sum() > one.success.sum(), "the others begin elsewhere"
     n = len(x)
     assert (one.forwards, one.backwards) == (4 * n, 2 * n)  # two steps, before and after
     assert (three.forwards, three.backwards) == (11 * n, 6 * n)  # and each attempt is judged
