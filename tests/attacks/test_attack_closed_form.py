@@ -2,32 +2,9 @@
 
 import pytest
 import torch
-from attack_zoo import linear
+from attack_zoo import distances, problem
 
 from pclc.attacks import BIM, FGSM, MIM, PGD, SPSA, CarliniWagner
-
-DUAL = {"Linf": 1, "L2": 2}
-
-
-def problem(shape, classes, count, shift=0.0):
-    """A linear model and images so far inside the box that it does not bind; labels are the predictions.
-
-    The weights of the classes are orthonormal, so that the class of the next largest logit is the nearest one.
-    """
-    generator = torch.Generator().manual_seed(count)
-    size = torch.Size(shape).numel()
-    weight = torch.linalg.qr(torch.randn(size, classes, generator=generator, dtype=torch.float64)).Q.T
-    x = 0.5 + 0.4 * (torch.rand(count, *shape, generator=generator, dtype=torch.float64) - 0.5)
-    model = linear(weight, shift - weight.sum(1) / 2)
-    return model, x, model(x).argmax(1), weight
-
-
-def distances(model, x, y, weight, norm):
-    """min over k of (z_y - z_k) / |w_y - w_k| in the dual norm."""
-    logits = model(x).detach()
-    gap = logits.gather(1, y[:, None]) - logits
-    size = (weight[y][:, None] - weight[None]).norm(p=DUAL[norm], dim=2)
-    return torch.where(size > 0, gap / size, torch.inf).amin(1)
 
 
 @pytest.mark.parametrize("norm", ["Linf", "L2"])

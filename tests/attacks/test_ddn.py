@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from attack_zoo import CLASSES, Scaled, SmallNet, digits, examples, linear
+from attack_zoo import CLASSES, Scaled, SmallNet, digits, distances, examples, linear, problem
 
 from pclc.attacks import DDN, CarliniWagner, ZeroGradientWarning
 
@@ -43,14 +43,8 @@ def test_steps_are_the_authors(settings, targeted):
 
 
 def test_nearest_point_of_a_linear_model():
-    """The distance to the boundary of two classes is |w x + b| / |w|, the box out of the way."""
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(2, 36, generator=generator, dtype=torch.float64)
-    x = 0.5 + 0.1 * torch.randn(20, 1, 6, 6, generator=generator, dtype=torch.float64).clamp(-2, 2)
-    model = linear(weight, -weight.sum(1) / 2)
-    logits = model(x)
-    y = logits.argmax(1)
-    nearest = (logits[:, 0] - logits[:, 1]).abs() / (weight[0] - weight[1]).norm()
+    model, x, y, weight = problem((1, 6, 6), 2, 20)
+    nearest = distances(model, x, y, weight, "L2")
     result = DDN(steps=300).run(model, x, y)
     norms = (result.x_adv - x).flatten(1).norm(dim=1)
     assert result.success.all()

@@ -5,14 +5,13 @@ import copy
 import numpy as np
 import pytest
 import torch
-from attack_zoo import digits, linear
+from attack_zoo import digits, distances, problem
 from scipy.optimize import linprog, minimize
 
 from pclc.attacks import FAB
 from pclc.attacks.fab import _start
 from pclc.attacks.projections import step_to_hyperplane
 
-DUAL = {"Linf": 1, "L2": 2}
 ORDER = {"Linf": torch.inf, "L2": 2}
 
 
@@ -107,24 +106,6 @@ def test_a_normal_of_zero_and_a_gap_of_zero_move_nothing(norm):
     assert not step_to_hyperplane(x, w, 0 * gap, norm).any()
 
 
-def problem(classes=5, count=30):
-    """A linear model with the box out of the way; the distance to the nearest class in each norm."""
-    generator = torch.Generator().manual_seed(1)
-    weight = torch.linalg.qr(torch.randn(16, classes, generator=generator, dtype=torch.float64)).Q.T
-    x = 0.5 + 0.4 * (torch.rand(count, 1, 4, 4, generator=generator, dtype=torch.float64) - 0.5)
-    model = linear(weight, -weight.sum(1) / 2)
-    with torch.no_grad():
-        logits = model(x)
-    y = logits.argmax(1)
-    gap = logits.gather(1, y[:, None]) - logits
-
-    def distance(norm):
-        size = (weight[y][:, None] - weight[None]).norm(p=DUAL[norm], dim=2)
-        return torch.where(size > 0, gap / size, torch.inf).amin(1)
-
-    return model, x, y, distance
-
-
 def lengths(delta, norm):
     return delta.flatten(1).norm(p=ORDER[norm], dim=1)
 
@@ -132,21 +113,22 @@ def lengths(delta, norm):
 @pytest.mark.parametrize("norm", ["Linf", "L2"])
 @pytest.mark.parametrize("stop", ["success", "never"])
 def test_success_exactly_beyond_the_distance(norm, stop):
-    model, x, y, distance = problem()
-    eps = distance(norm).median().item()
+    model, x, y, weight = problem((1, 4, 4), 5, 30)
+    distance = distances(model, x, y, weight, norm)
+    eps = distance.median().item()
     result = FAB(eps, steps=20, norm=norm, stop=stop).run(model, x, y)
-    clear = (distance(norm) / eps - 1).abs() > 0.01
+    clear = (distance / eps - 1).abs() > 0.01
     assert clear.sum() > 20
-    assert torch.equal(result.success[clear], (distance(norm) < eps)[clear])
+    assert torch.equal(result.success[clear], (distance < eps)[clear])
     assert torch.equal(result.x_adv[~result.success], x[~result.success])
     assert (lengths(result.x_adv - x, norm) <= eps).all()
 
 
 @pytest.mark.parametrize("norm", ["Linf", "L2"])
 def test_without_eps_it_is_the_nearest(norm):
-    model, x, y, distance = problem()
+    model, x, y, weight = problem((1, 4, 4), 5, 30)
     result = FAB(norm=norm, steps=20).run(model, x, y)
-    ratio = lengths(result.x_adv - x, norm) / distance(norm)
+    ratio = lengths(result.x_adv - x, norm) / distances(model, x, y, weight, norm)
     assert result.success.all()
     assert ((ratio >= 1 - 1e-9) & (ratio <= 1.01)).all()
 
@@ -154,7 +136,7 @@ def test_without_eps_it_is_the_nearest(norm):
 @pytest.mark.parametrize("norm", ["Linf", "L2"])
 def test_targets_are_tried_from_the_largest_logit_on(norm):
     """One class of four is out of reach whatever its logit, so that a single target may miss and three do not."""
-    model, x, y, _ = problem()
+    model, x, y, _ = problem((1, 4, 4), 5, 30)
     with torch.no_grad():
         second = model(x).topk(2, dim=1).indices[:, 1]
     x_adv = FAB(norm=norm, targets=1, steps=10)(model, x, y)
@@ -175,7 +157,7 @@ def test_never_keeps_the_nearest():
 
 @pytest.mark.parametrize("norm", ["Linf", "L2"])
 def test_targeted(norm):
-    model, x, y, _ = problem()
+    model, x, y, _ = problem((1, 4, 4), 5, 30)
     goal = (y + 1) % 5
     result = FAB(norm=norm, steps=30, targeted=True).run(model, x, goal)
     assert result.success.all()
@@ -209,7 +191,7 @@ def test_restarts_begin_at_half_the_radius(norm):
 
 
 def test_no_two_attempts_begin_alike(monkeypatch):
-    model, x, y, _ = problem(count=3)
+    model, x, y, _ = problem((1, 4, 4), 5, 3)
     drawn = []
 
     def start(x, radius, norm, seed, index, draw):
@@ -222,14 +204,14 @@ def test_no_two_attempts_begin_alike(monkeypatch):
 
 
 def test_rows_in_small_parts_change_nothing(monkeypatch):
-    model, x, y, _ = problem()
+    model, x, y, _ = problem((1, 4, 4), 5, 30)
     together = FAB(0.1, steps=6, stop="never")(model, x, y)
     monkeypatch.setattr("pclc.attacks.fab._NUMBERS_A_PASS", 16 * 7)
     torch.testing.assert_close(FAB(0.1, steps=6, stop="never")(model, x, y), together)
 
 
 def test_cost():
-    model, x, y, _ = problem(count=10)
+    model, x, y, _ = problem((1, 4, 4), 5, 10)
     result = FAB(1e-9, steps=7).run(model, x, y)
     assert not result.success.any()
     assert result.backwards == 10 * 4 * 7

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from attack_zoo import SmallNet, digits, examples, linear
+from attack_zoo import SmallNet, digits, distances, examples, linear, problem
 
 from pclc.attacks import Square
 from pclc.attacks.square_moves import _corner, bump, moves, share
@@ -165,14 +165,10 @@ def test_shapes(norm, shape):
 
 
 def test_it_reaches_the_worst_corner_of_a_linear_model():
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(2, 16, generator=generator, dtype=torch.float64)
-    x = 0.5 + 0.2 * (torch.rand(40, 1, 4, 4, generator=generator, dtype=torch.float64) - 0.5)
-    model = linear(weight, -weight.sum(1) / 2)
-    logits = model(x).detach()
-    distance = (logits[:, 0] - logits[:, 1]).abs() / (weight[0] - weight[1]).abs().sum()
+    model, x, y, weight = problem((1, 4, 4), 2, 40)
+    distance = distances(model, x, y, weight, "Linf")
     eps = distance.median().item()
-    success = Square(eps, queries=2000).run(model, x, logits.argmax(1)).success
+    success = Square(eps, queries=2000).run(model, x, y).success
     clear = (distance / eps - 1).abs() > 0.01
     assert clear.sum() > 30
     assert torch.equal(success[clear], (distance < eps)[clear])
