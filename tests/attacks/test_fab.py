@@ -9,7 +9,7 @@ from attack_zoo import digits, distances, problem
 from scipy.optimize import linprog, minimize
 
 from pclc.attacks import FAB
-from pclc.attacks.fab import _start
+from pclc.attacks.fab import _start, towards_boundary
 from pclc.attacks.projections import step_to_hyperplane
 
 ORDER = {"Linf": torch.inf, "L2": 2}
@@ -77,6 +77,22 @@ def test_steps_are_the_smallest(norm, smallest):
     towards = torch.where(w * gap[:, None] > 0, -x, 1 - x)
     corner = torch.where(w == 0, 0, towards)
     torch.testing.assert_close(delta[~reachable], corner[~reachable])
+
+
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+@pytest.mark.parametrize("alpha_max", [0.4, 1.0])
+def test_an_iterate_is_the_published_mixture(norm, alpha_max):
+    x, w, gap = hyperplanes()
+    x_adv = x.roll(1, 0)
+    near, far = (
+        step_to_hyperplane(at, w, gap + (w * (at - x_adv)).sum(1), norm)
+        for at in (x_adv, x)  # of one hyperplane
+    )
+    share = lengths(near, norm) / (lengths(near, norm) + lengths(far, norm))
+    assert 5 < (share > 0.4).sum() < len(x) - 5
+    alpha = share.clamp(max=alpha_max)[:, None]
+    expected = (1 - alpha) * (x_adv + 1.05 * near) + alpha * (x + 1.05 * far)
+    torch.testing.assert_close(towards_boundary(x_adv, x, gap, w, norm, alpha_max, 1.05), expected.clamp(0, 1))
 
 
 @pytest.mark.parametrize("norm", ["Linf", "L2"])
