@@ -132,6 +132,10 @@ def test_a_zip_writes_nothing_outside_the_cache(tmp_path):
     assert files == {"tiny-imagenet-200.zip", caches(root)[0].name}
 
 
+# Its header says 20,000 x 20,000 instead of 64 x 64.
+OF_20000_ROWS = jpeg_bytes(1).replace(bytes([0, 64, 0, 64]), bytes([78, 32, 78, 32]), 1)
+
+
 def without(name):
     return {key: content for key, content in FILES.items() if key != name}
 
@@ -142,6 +146,7 @@ def without(name):
     [
         (FILES | {"val/images/val_1.JPEG": b"junk"}, r"val_1.JPEG is not a readable JPEG"),
         (FILES | {"val/images/val_1.JPEG": jpeg_bytes(1)[:-200]}, r"val_1.JPEG is not a readable JPEG"),
+        (FILES | {"val/images/val_1.JPEG": OF_20000_ROWS}, r"val_1.JPEG is not a readable JPEG: .* exceeds limit"),
         (FILES | {"val/images/val_1.JPEG": jpeg_bytes(1, (64, 32))}, "expected an image of 64 x 64, but got 64 x 32"),
         (without("val/images/val_1.JPEG"), r"line 2: there is no image val/images/val_1.JPEG"),
         (

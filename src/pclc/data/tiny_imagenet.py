@@ -129,7 +129,7 @@ def _decode(content: bytes, name: str) -> npt.NDArray[np.uint8]:
         with Image.open(io.BytesIO(content), formats=["JPEG"]) as image:
             size = image.size
             pixels = np.asarray(image.convert("RGB")) if size == _SHAPE[1:] else None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{FOLDER}/{name} is not a readable JPEG: {error}.") from error
     if pixels is None:
         raise ValueError(f"{FOLDER}/{name}: expected an image of 64 x 64, but got {size[0]} x {size[1]}.")
