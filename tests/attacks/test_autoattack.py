@@ -345,6 +345,14 @@ def test_a_model_is_random_where_predictions_or_logits_change(lead, noise, expec
     assert is_random(victim, torch.rand(50, 3)) == expected
 
 
+def test_a_model_that_draws_one_of_two_networks_is_random():
+    """Five passes go through the same one once in sixteen times."""
+    torch.manual_seed(0)
+    cpu = Execution(device="cpu").for_attacks(torch.device("cpu"))
+    victim = Victim(lambda x: x if torch.rand(()) < 0.5 else -x, cpu)
+    assert all(is_random(victim, torch.rand(50, 4)) for _ in range(100))
+
+
 def test_the_version_for_random_models_is_not_told_that_they_are(net):
     x, y = examples(net, 4)
 
