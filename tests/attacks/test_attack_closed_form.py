@@ -4,7 +4,12 @@ import pytest
 import torch
 from attack_zoo import distances, problem
 
-from pclc.attacks import BIM, FGSM, MIM, PGD, SPSA, CarliniWagner
+from pclc.attacks import BIM, FGSM, MIM, PGD, SPSA, CarliniWagner, get_objective
+from pclc.attacks.loop import Rows
+from pclc.attacks.random import signs
+from pclc.attacks.spsa import estimated_gradient
+from pclc.attacks.victim import Victim
+from pclc.execution import Execution
 
 
 @pytest.mark.parametrize("norm", ["Linf", "L2"])
@@ -39,6 +44,18 @@ def test_spsa_succeeds_beyond_the_distance():
     success = SPSA(eps=eps, lr=eps / 3, steps=20, samples=32).run(model, x, y).success
     clear = (distance / eps - 1).abs() > 0.03
     assert torch.equal(success[clear], (distance < eps)[clear])
+
+
+def test_spsa_measures_slopes_from_both_sides():
+    """Of a sum of cubes they are known: (3 x^2 + delta^2) v along signs v, which belong to the example."""
+    x, place = torch.rand(3, 5, dtype=torch.float64), torch.tensor([4, 0, 9])
+    y = torch.zeros_like(place)
+    victim = Victim(lambda x: torch.stack([-(x**3).sum(1), 0 * x[:, 0]], 1), Execution().for_attacks(x.device))
+    gradient = estimated_gradient(victim, get_objective("margin"), seed=2, delta=0.1, samples=6)
+    found = gradient(Rows(x, y, place, x, x.new_empty(3, 0)), 5)[1]
+    v = torch.stack([signs((5,), 2, place, step=5, draw=draw, dtype=x.dtype) for draw in range(6)])
+    slope = ((3 * x.square() + 0.1**2) * v).sum(2, keepdim=True)
+    torch.testing.assert_close(found, (slope * v).mean(0))
 
 
 @pytest.mark.parametrize("shape", [(7,), (1, 4, 4), (3, 2, 5)])

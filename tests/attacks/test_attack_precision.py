@@ -62,6 +62,19 @@ def test_near_ties_are_decided_in_float64():
     assert victim.confirm(logits, x, Y).tolist() == [True, False, True], "also while crafting"
 
 
+class Rounded(Tie):
+    """Rounded twice, x = 6.5e-8 is two steps of float32 above 1, and beyond 1.6e-7, which is one."""
+
+    def forward(self, x):
+        return torch.stack([self.one + 1.6e-7 + 0 * x[:, 0], self.one + x[:, 0] + x[:, 0]], dim=1)
+
+
+def test_a_difference_that_is_rounding_is_a_near_tie():
+    x = torch.tensor([[6.5e-8]])
+    assert Rounded()(x).argmax(1) == 1
+    assert not is_fooled(Rounded(), x, Y[:1])
+
+
 def test_a_class_that_is_masked_makes_no_near_ties():
     class Masked(torch.nn.Module):
         def forward(self, x):
