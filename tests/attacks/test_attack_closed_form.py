@@ -7,6 +7,7 @@ from attack_zoo import distances, problem
 from pclc.attacks import BIM, FGSM, MIM, PGD, SPSA, CarliniWagner, get_objective
 from pclc.attacks.loop import Rows
 from pclc.attacks.random import signs
+from pclc.attacks.rules import momentum
 from pclc.attacks.spsa import estimated_gradient
 from pclc.attacks.victim import Victim
 from pclc.execution import Execution
@@ -44,6 +45,15 @@ def test_spsa_succeeds_beyond_the_distance():
     success = SPSA(eps=eps, lr=eps / 3, steps=20, samples=32).run(model, x, y).success
     clear = (distance / eps - 1).abs() > 0.03
     assert torch.equal(success[clear], (distance < eps)[clear])
+
+
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+def test_momentum_is_kept_by_its_share(norm):
+    rule, memory, g = momentum(0.1, norm, decay=0.5), torch.zeros(3, 5, dtype=torch.float64), 0.0
+    for t, grad in enumerate(torch.randn(4, 3, 5, dtype=torch.float64)):
+        g = 0.5 * g + grad / grad.abs().mean(1, keepdim=True)
+        update, memory = rule(grad, memory, t)
+        torch.testing.assert_close(update, 0.1 * (g.sign() if norm == "Linf" else g / g.norm(dim=1, keepdim=True)))
 
 
 def test_spsa_measures_slopes_from_both_sides():
