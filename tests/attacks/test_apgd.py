@@ -20,7 +20,7 @@ def test_checkpoints_are_the_published_ones():
     assert checkpoints(5) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
 
 
-def plain_apgd(goal, x, start, eps, steps, norm, rho=0.75):
+def plain_apgd(goal, x, start, eps, steps, norm, rho):
     """Algorithm 1 of the paper for one example; returns the points, in their order, and their values."""
 
     def into_ball(point):
@@ -68,26 +68,26 @@ def test_the_points_are_those_of_the_published_algorithm(norm, eps, targets):
     model = SmallNet().double().eval()
     x, y = examples(model, 12)
     x, y = x[2:], y[2:]
-    steps, index = 20, torch.arange(len(x))
+    index, settings = torch.arange(len(x)), {"steps": 20, "norm": norm, "rho": 0.6}
     if targets is None:
-        attack = APGD(eps, steps=steps, norm=norm, objective="dlr", stop="never")
+        attack = APGD(eps, restarts=2, objective="dlr", stop="never", **settings)
     else:
-        attack = APGDTargeted(eps, steps=steps, targets=targets, norm=norm, stop="never")
+        attack = APGDTargeted(eps, restarts=2, targets=targets, stop="never", **settings)
     early = type(attack)(**{**vars(attack), "stop": "success"})
     full, first = attack.run(model, x, y, seed=4), early.run(model, x, y, seed=4)
     classes = model(x).argsort(1, descending=True)
     fooled = 0
     for i in range(len(x)):
         found = []
-        for number in range(targets or 1):
+        for number in range(2 * (targets or 1)):
             start = edge_point(x[i : i + 1], eps, norm, 4, index[i : i + 1], number)
 
             def goal(point, i=i, number=number):
                 if targets is None:
                     return get_objective("dlr")(model(point), y[i : i + 1]).squeeze()
-                return dlr_towards(model(point), y[i : i + 1], classes[i : i + 1, 1 + number]).squeeze()
+                return dlr_towards(model(point), y[i : i + 1], classes[i : i + 1, 1 + number // 2]).squeeze()
 
-            points, values = plain_apgd(goal, x[i : i + 1], start, eps, steps, norm)
+            points, values = plain_apgd(goal, x[i : i + 1], start, eps, **settings)
             wrong = [bool(model(point).argmax() != y[i]) for point in points]
             found += [(w, value, point) for w, value, point in zip(wrong, values, points, strict=True)]
         expected = max(found, key=lambda item: item[:2])[2]
