@@ -238,3 +238,29 @@ def test_settings_are_values(entry):
     with pytest.raises(AttributeError):
         attack.stop = "never"
     assert repr(attack).startswith(type(attack).__name__) or "transfer(" in repr(attack)
+
+
+OTHERWISE = {
+    "pgd": {"alpha": 0.02, "steps": 7, "random_start": False, "restarts": 2, "objective": "margin"},
+    "mim-l2": {"alpha": 0.02, "steps": 7, "decay": 0.5, "objective": "margin"},
+    "spsa": {"lr": 0.02, "delta": 0.1, "steps": 4, "samples": 9, "objective": "ce"},
+    "noise": {"draws": 1},
+    "cw": {"confidence": 1.0, "lr": 0.02, "steps": 20, "search_steps": 3, "initial_const": 2.0, "space": "pixel"},
+    "ddn": {"steps": 11, "init_norm": 0.5, "gamma": 0.1, "levels": 16},
+    "apgd": {"steps": 7, "restarts": 2, "objective": "dlr", "rho": 1.0},
+    "apgd-t": {"steps": 5, "targets": 1, "restarts": 2, "rho": 1.0},
+    "fab": {"steps": 7, "targets": 1, "alpha_max": 0.0, "eta": 1.2, "beta": 0.5},
+    "square": {"queries": 60, "p_init": 0.1, "rescale": False, "restarts": 2, "objective": "ce"},
+    "md-l2": {"steps": 7, "switch": 0.2, "restarts": 4},
+    "probability-margin-l2": {"steps": 7, "switch": 0.2, "restarts": 4, "logit_scale": 0.1},
+    "hard-label": {"queries": 30},
+}
+
+
+@pytest.mark.parametrize(("name", "setting"), [(name, setting) for name, some in OTHERWISE.items() for setting in some])
+def test_every_setting_counts(name, setting):
+    """One that is not handed on makes an attack weaker than it says."""
+    model = net()
+    x, y = examples(model, 40)
+    usual, other = (ZOO[name](stop="never", **settings) for settings in ({}, {setting: OTHERWISE[name][setting]}))
+    assert not torch.equal(usual(model, x, y), other(model, x, y))

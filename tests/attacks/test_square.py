@@ -12,7 +12,7 @@ from pclc.attacks.square_moves import _corner, bump, moves, share
 NORMS = pytest.mark.parametrize("norm", ["Linf", "L2"])
 
 
-def asked(norm, x, queries=130, eps=0.1):
+def asked(norm, x, queries, eps, p_init=0.8):
     """The images that a model is asked about, (queries + 1, N, ...), and its margins, which the attack makes large."""
     seen, margins = [], []
 
@@ -22,14 +22,14 @@ def asked(norm, x, queries=130, eps=0.1):
         margins.append(-1000 - score)
         return torch.stack([score, torch.full_like(score, -1000)], 1)  # never fooled
 
-    attack = Square(eps, queries=queries, norm=norm, stop="never")
+    attack = Square(eps, queries=queries, norm=norm, p_init=p_init, stop="never")
     attack(model, x, torch.zeros(len(x), dtype=torch.long))
     return torch.stack(seen[1:]), torch.stack(margins[1:])  # the first look is at the clean images
 
 
 def test_linf_sets_squares_to_the_ends_of_the_interval():
     x, eps, queries = torch.rand(5, 3, 10, 10, dtype=torch.float64), 0.1, 130
-    seen, margin = asked("Linf", x, queries, eps)
+    seen, margin = asked("Linf", x, queries, eps, p_init=0.3)
     assert len(seen) == queries + 1
     up, down = seen == (x + eps).clamp(max=1), seen == (x - eps).clamp(min=0)
     assert (up | down).all()
@@ -37,7 +37,7 @@ def test_linf_sets_squares_to_the_ends_of_the_interval():
     best = seen[0].clone()
     largest = margin[0].clone()
     for query in range(queries):
-        side = max(round(math.sqrt(share(query, queries, 0.8) * 100)), 1)
+        side = max(round(math.sqrt(share(query, queries, 0.3) * 100)), 1)
         changed = (seen[query + 1] != best).any(1)  # (N, H, W)
         for rows in (changed.any(2), changed.any(1)):
             place = torch.arange(10).expand_as(rows)
