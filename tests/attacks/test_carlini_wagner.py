@@ -107,8 +107,3 @@ def test_who_left_early_does_not_see_what_comes_later():
     assert attack.run(Dip(), x, y).success.all()
     early = dataclasses.replace(attack, abort_early=True).run(Dip(), x, y)
     assert early.success.tolist() == [True, False, False], "of the last two a look falls into the dip"
-
-
-def test_leaving_early_is_a_flag():
-    with pytest.raises(ValueError, match="`abort_early` to be"):
-        CarliniWagner(abort_early=1)
