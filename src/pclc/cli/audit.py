@@ -73,10 +73,10 @@ def audit(
 
     import pclc
     from pclc.cli.evaluate import check_trained, local_execution, named_data
+    from pclc.cli.sources import Source
     from pclc.cli.train import _number
     from pclc.evaluation import DataSource
     from pclc.evaluation.audit.document import STEPS, to_document
-    from pclc.evaluation.sources import Source
 
     if quick and full:
         raise ValueError("Expected one of --quick and --full, but got both.")

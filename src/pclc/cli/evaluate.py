@@ -70,10 +70,10 @@ def evaluate(
     """
     import pclc
     from pclc.attacks import parse_attack
+    from pclc.cli.sources import Source
     from pclc.cli.train import _number
     from pclc.evaluation import SetupWarning
     from pclc.evaluation.document import to_document
-    from pclc.evaluation.sources import Source
     from pclc.evaluation.state import FOLDER
 
     if keep_examples and run is None and out is None:
@@ -160,7 +160,7 @@ def _transfers(
     attacks: "list[Attack]", run: Path, trust_factory: bool, data: "Dataset", execution: "Execution"
 ) -> "list[Attack]":
     from pclc.attacks import Transfer
-    from pclc.evaluation.sources import Source
+    from pclc.cli.sources import Source
 
     substitute = Source(run, trust_factory=trust_factory).load(data, execution)
     substitute.__name__ = run.name  # type: ignore[assignment]  # what a transfer calls it in its text

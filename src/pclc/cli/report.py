@@ -76,8 +76,8 @@ def _inspect(run: Path, text: str, trust_factory: bool, root: Path | None, devic
     from pclc.analysis.inspection import inspect_model, save_inspection
     from pclc.attacks import FGSM, parse_attack
     from pclc.cli.evaluate import check_trained, local_execution, named_data
+    from pclc.cli.sources import Source
     from pclc.evaluation import load_evaluation
-    from pclc.evaluation.sources import Source
 
     attack, source = parse_attack(text), Source(run, trust_factory=trust_factory)
     check_trained(run)

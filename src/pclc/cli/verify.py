@@ -36,10 +36,10 @@ def verify(
     - `pclc verify w.safetensors --model my.package:network --weights net.pt --dataset cifar10`
     """
     from pclc.cli.evaluate import check_trained, local_execution, named_data
+    from pclc.cli.sources import Source
     from pclc.evaluation import load_witnesses
     from pclc.evaluation import verify as check
     from pclc.evaluation.audit.document import WITNESSES
-    from pclc.evaluation.sources import Source
 
     if witnesses.is_dir():
         raise ValueError(f"Expected a file, such as {witnesses / WITNESSES}, but got the folder {witnesses}.")

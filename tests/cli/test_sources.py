@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import pclc
-from pclc.evaluation.sources import Source
+from pclc.cli.sources import Source
 
 CPU = pclc.Execution(device="cpu")
 
@@ -17,27 +17,32 @@ def data() -> pclc.Dataset:
     return pclc.load_dataset("digits", "test")
 
 
-def test_a_run_directory(case, data, tmp_path: Path) -> None:
-    pclc.save_model(case.model, tmp_path)
-    source = Source(run=tmp_path)
-    torch.testing.assert_close(source.load(data, CPU)(case.x), case.model(case.x))  # perhaps in another layout
+@pytest.fixture
+def model() -> torch.nn.Module:
+    return pclc.create_model("lenet8").eval()
+
+
+def test_a_run_directory(model, data, tmp_path: Path) -> None:
+    pclc.save_model(model, tmp_path)
+    source, x = Source(run=tmp_path), data.images[:20] / 255
+    torch.testing.assert_close(source.load(data, CPU)(x), model(x))  # perhaps in another layout
     assert source.dataset is None, "save_model alone does not say"
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "pt"])
-def test_a_factory_with_weights(case, data, tmp_path: Path, monkeypatch, suffix: str) -> None:
+def test_a_factory_with_weights(model, data, tmp_path: Path, monkeypatch, suffix: str) -> None:
     (tmp_path / "my_networks.py").write_text(
         "import pclc\ndef network(num_classes, image_size):\n    return pclc.create_model('lenet8', num_classes)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / f"model.{suffix}"
     if suffix == "pt":
-        torch.save({"state_dict": case.model.state_dict()}, file)
+        torch.save({"state_dict": model.state_dict()}, file)
     else:
-        pclc.save_model(case.model, tmp_path)
-    model = Source(factory="my_networks:network", weights=file).load(data, CPU)
-    assert not model.training
-    torch.testing.assert_close(model(case.x), case.model(case.x))
+        pclc.save_model(model, tmp_path)
+    loaded, x = Source(factory="my_networks:network", weights=file).load(data, CPU), data.images[:20] / 255
+    assert not loaded.training
+    torch.testing.assert_close(loaded(x), model(x))
 
 
 # RobustBench needs torchvision even to be imported, which nothing here may install. This stands in its place with the
