@@ -1,6 +1,6 @@
 """The checks of an audit, one file each; importing this package registers them, in the order of the table."""
 
-from pclc.evaluation.audit.checks import (  # isort: skip
+from pclc.evaluation.audit.checks import (  # isort: skip  # noqa: F401 (importing them registers them)
     eval_mode,
     deterministic,
     alone,
@@ -26,30 +26,3 @@ from pclc.evaluation.audit.checks import (  # isort: skip
     converged,
     draws_suffice,
 )
-
-__all__ = [
-    "alone",
-    "black_box_gains",
-    "converged",
-    "deterministic",
-    "draws_suffice",
-    "eight_bit",
-    "eval_mode",
-    "falls_with_eps",
-    "finite_differences",
-    "gradient_graph",
-    "half_the_range",
-    "input_range",
-    "iterative_stronger",
-    "logits",
-    "loss_rising",
-    "mended",
-    "more_steps",
-    "optimisation",
-    "path_success",
-    "planted",
-    "reach",
-    "unbounded",
-    "vanishing_gradients",
-    "white_box_stronger",
-]
