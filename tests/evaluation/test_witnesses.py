@@ -69,6 +69,26 @@ def test_figures_are_those_of_a_model_in_float64(case, witnesses: Witnesses) -> 
         assert margin == pytest.approx(max(v for k, v in enumerate(row) if k != y) - row[y])
 
 
+class Saturated(nn.Module):
+    """Logits that float32 cannot tell apart, and float64 can: class 0 there, what is larger here."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(10 + x)
+
+
+def test_a_witness_is_wrong_in_float32_too_where_that_sees_a_tie() -> None:
+    model, x, y = Saturated(), torch.tensor([[0.6, 0.4]]), torch.tensor([0])
+    x_adv = torch.tensor([[0.4, 0.6]])
+    assert model(x_adv).argmax(1) == 0 != model(x_adv.double()).argmax(1)
+    assert len(make_witnesses(model, x, y, x_adv, norm="Linf", eps=0.3)) == 0
+    told = Witnesses(
+        x_adv, torch.tensor([0]), y, "Linf", 0.3, torch.tensor([0.2]).double(), torch.zeros(1).double(), None
+    )
+    assert "float32" in failed(verify(told, model, x, y))
+    found = pclc.audit(model, x.repeat(60, 1), y.repeat(60), eps=0.3, mode="quick")
+    assert (found.verdict, len(found.witnesses), found.robust_accuracy.value) == ("cannot judge", 0, 1.0)
+
+
 def lie(name: str, true: Witnesses) -> Witnesses:
     examples, index, labels = true.examples.clone(), true.index.clone(), true.labels.clone()
     if name == "ball":

@@ -136,10 +136,12 @@ def test_only_what_is_inside_and_fools_counts() -> None:
     x, y = data(30)
     standing = Standing(linear(), x, y, torch.arange(30), "Linf", EPS, 0, pclc.Execution(device="cpu"))
     turned = x.roll(1, 1)  # of another class, and far away
-    assert standing.keep(torch.arange(30), turned) == int(((turned - x).abs().amax(1) <= EPS).sum())
+    far, _ = standing.fooling(torch.arange(30), turned)
+    assert len(far) == int(((turned - x).abs().amax(1) <= EPS).sum())
     near = x + EPS * (torch.nn.functional.one_hot(x.topk(2).indices[:, 1], 3) - torch.nn.functional.one_hot(y, 3))
-    assert standing.keep(torch.arange(30), near.clamp(0, 1)) > 0
-    assert torch.equal(~standing.broken, safe(x, EPS))
+    rows, x_adv = standing.fooling(torch.arange(30), near.clamp(0, 1))
+    assert torch.equal(x_adv, near.clamp(0, 1)[rows])
+    assert set((~safe(x, EPS)).nonzero().squeeze(1).tolist()) == {*far.tolist(), *rows.tolist()}
 
 
 def test_random_models() -> None:

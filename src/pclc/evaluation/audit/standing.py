@@ -90,12 +90,11 @@ class Standing:
     spent_before: float = 0.0
 
     def __post_init__(self) -> None:
-        self.clean = ~is_fooled(self.model, self.x, self.y, execution=self.execution)
-        self.broken, self.x_adv = torch.zeros_like(self.clean), self.x.clone()
-        self.keep((~self.clean).nonzero().squeeze(1), self.x[~self.clean])
+        self.broken, self.x_adv = torch.zeros_like(self.y, dtype=torch.bool), self.x.clone()
+        wrong, _ = self.fooling(torch.arange(len(self.x), device=self.x.device), self.x)
         # One process may round otherwise than another; all go by the first.
-        first = gather((self.clean.cpu(), self.broken.cpu()), self.peers.count)[0]
-        self.clean, self.broken = (flags.to(self.x.device) for flags in first)
+        self.broken[gather(wrong.cpu(), self.peers.count)[0].to(self.x.device)] = True
+        self.clean = ~self.broken
 
     def strike(self, attack: Attack, craft: Model, rows: Tensor) -> Step:
         """Attack those of `rows` (places) that still stand, through `craft`, and keep what fools the model."""
@@ -113,11 +112,13 @@ class Standing:
         self.steps.append(Step(str(attack), len(todo), broke, seconds, isinstance(attack, BLACK_BOX)))
         return self.steps[-1]
 
-    def keep(self, rows: Tensor, x_adv: Tensor) -> int:
-        """Keep candidates for `rows` that are inside and wrong in both precisions; returns how many are."""
-        rows, x_adv = self._checked(rows, x_adv)
-        self.x_adv[rows], self.broken[rows] = x_adv, True
-        return len(rows)
+    def fooling(self, rows: Tensor, x_adv: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of `rows` whose candidates are inside and wrong in both precisions, and these candidates."""
+        nominated = is_fooled(self.model, x_adv, self.y[rows], execution=self.execution) if len(rows) else rows > 0
+        rows, x_adv = rows[nominated], x_adv[nominated]
+        seen = look_at(self.model, x_adv, self.x[rows], self.y[rows], self.norm, self.eps, self.execution)
+        hit = (seen.inside & seen.wrong).to(rows.device)
+        return rows[hit], x_adv[hit].to(self.x_adv)
 
     def _hits(self, attack: Attack, craft: Model, rows: Tensor) -> tuple[dict[str, Tensor], float]:
         """Rows that fall and their examples, on the CPU, computed or kept; and the seconds that kept ones had taken."""
@@ -131,17 +132,10 @@ class Standing:
         hit, x_adv = rows, self.x[rows]
         if len(rows):
             x_adv = run_quietly(attack, craft, x_adv, self.y[rows], self.seed, self.index[rows], self.execution)
-            hit, x_adv = self._checked(rows, x_adv)
+            hit, x_adv = self.fooling(rows, x_adv)
         found = {"rows": hit.cpu(), "x_adv": x_adv.cpu().contiguous()}
         self.state.save_tensors(identity, found, {"seconds": time.perf_counter() - started})
         return found, 0.0
-
-    def _checked(self, rows: Tensor, x_adv: Tensor) -> tuple[Tensor, Tensor]:
-        nominated = is_fooled(self.model, x_adv, self.y[rows], execution=self.execution) if len(rows) else rows > 0
-        rows, x_adv = rows[nominated], x_adv[nominated]
-        seen = look_at(self.model, x_adv, self.x[rows], self.y[rows], self.norm, self.eps, self.execution)
-        hit = (seen.inside & seen.wrong).to(rows.device)
-        return rows[hit], x_adv[hit].to(self.x_adv)
 
 
 def run_quietly(
