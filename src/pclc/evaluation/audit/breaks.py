@@ -43,6 +43,7 @@ class _Passed(NamedTuple):
     entered: Tensor
     left: Tensor
     call: int
+    with_gradients: bool  # it ran where a graph is recorded, so that what enters it is not lost again
 
 
 class StraightThrough(nn.Module):
@@ -141,7 +142,9 @@ def _find(model: nn.Module, x: Tensor, y: Tensor, tried: set[tuple[str, int]]) -
             logits = model(leaf.clone())  # into which it may write
             new = [p for p in passed if (p.name, p.call) not in tried]
             cut = [p for p in new if p.entered.requires_grad and not p.left.requires_grad]
-            without = [p for p in passed if not p.entered.requires_grad and not p.left.requires_grad]
+            without = [
+                p for p in passed if p.with_gradients and not p.entered.requires_grad and not p.left.requires_grad
+            ]
             if not logits.requires_grad:
                 return _place("cut", cut, without, passed, x, logits)
             value = get_objective("margin")(logits, y).sum()
@@ -186,7 +189,7 @@ def _recorder(name: str, passed: list[_Passed]) -> Callable[[nn.Module, tuple[An
     def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
             call = 1 + sum(p.name == name for p in passed)
-            passed.append(_Passed(name, inputs[0], output, call))
+            passed.append(_Passed(name, inputs[0], output, call, torch.is_grad_enabled()))
 
     return record
 
