@@ -235,6 +235,18 @@ def test_a_random_model_without_a_gradient_is_searched_blindly() -> None:
     assert {f.name: f.state for f in found.checks}["EOT has converged"] == "not applicable"
 
 
+def test_the_claim_against_a_random_model_is_that_of_plain_pgd_where_its_gradient_is_mended() -> None:
+    class Hidden(Detached):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x + 0.01 * torch.randn_like(x))
+
+    x, y = data(200)
+    found = pclc.audit(Hidden(linear()).eval(), x, y, eps=EPS, mode="quick")
+    assert found.conditions.random
+    assert found.claimed.value > found.clean.value - 0.1, "without a gradient PGD stays where it starts"
+    assert found.verdict == "refuted"
+
+
 @pytest.mark.parametrize("wrapper", [Detached, Optimising])
 def test_models_without_a_gradient_of_their_own(wrapper: type[nn.Module], case: Case) -> None:
     found = pclc.audit(wrapper(case.model).eval(), case.x[:60], case.y[:60], eps=0.2, mode="quick")

@@ -75,14 +75,14 @@ def attack_random(
     steps: list[Step] = []
     claim = claim_attack(norm, eps)
 
-    def candidates(attack: Attack) -> Tensor:
-        found = run_quietly(attack, craft, x, y, seed, index, execution)
+    def candidates(attack: Attack, through: Model) -> Tensor:
+        found = run_quietly(attack, through, x, y, seed, index, execution)
         inside = is_inside(found, x, norm, eps)
         return torch.where(inside.reshape(-1, *[1] * (x.dim() - 1)), found, x)
 
     with frozen(model), Victim(model, execution) as victim:
         fresh = replace(execution, batch_size=1) if shares_draws(victim, x) else execution
-    x_adv = candidates(claim)
+    x_adv = candidates(claim, model)  # nothing mended, as whoever claims it has it
     clean, claimed = score(model, x, y, fresh), score(model, x_adv, y, fresh)
     best = score(model, x_adv, y, execution)
     advance(str(claim), len(x))
@@ -90,7 +90,7 @@ def attack_random(
     def attempt(attack: Attack, blind: bool = False) -> None:
         started = time.perf_counter()
         before = float(best.mean())
-        new = candidates(attack)
+        new = candidates(attack, craft)
         scores = score(model, new, y, execution)
         better = scores < best
         x_adv[better], best[better] = new[better], scores[better]
