@@ -11,6 +11,7 @@ from torch import nn
 from pclc.attacks import PGD, UnreachableWarning
 from pclc.bench.zoo_models import Detached, Noisy, Optimising, Purified, Quantised, Rounded, Scaled, WithRounding
 from pclc.evaluation.audit import CHECKS, Scene
+from pclc.evaluation.audit.breaks import mend
 from pclc.evaluation.audit.finding import check_table, run_check
 from pclc.evaluation.audit.trace import trace
 from pclc.execution import Execution
@@ -183,6 +184,50 @@ def test_the_gradient_is_mended_where_the_identity_fits(case: Case) -> None:
         assert place in run_check(CHECKS["gradient graph"], scene).measured
         assert run_check(CHECKS["some objective has a gradient"], scene).state == "silent"
         assert torch.equal(scene.subject.craft(scene.x), scene.subject.model(scene.x))  # the values are untouched
+
+
+class NoNumber(torch.autograd.Function):
+    """What it is given; its derivative is NaN, also of what nobody asks for."""
+
+    @staticmethod
+    def forward(ctx, h: torch.Tensor) -> torch.Tensor:
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, grad: torch.Tensor) -> torch.Tensor:
+        return torch.nan * grad
+
+
+class Between(nn.Module):
+    """Linear but for what its own code does to features on their way from one layer to the next, flattened there."""
+
+    def __init__(self, spoil: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Linear(64, 10)
+        self.spoil = spoil
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.spoil(self.middle(self.spoil(self.first(x)))).flatten(1))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda h: (4 * h).round() / 4,
+        lambda h: h.detach(),
+        NoNumber.apply,
+    ],
+)
+def test_features_that_lose_their_gradient_between_modules_get_that_of_the_module_before(spoil, case: Case) -> None:
+    torch.manual_seed(0)
+    model, x = Between(spoil), case.x.clone().requires_grad_()
+    mended, breaks = mend(model, case.x, case.y)
+    assert {(place.at, place.source) for place in breaks} == {("last", ("middle", 1)), ("middle", ("first", 1))}
+    (found,) = torch.autograd.grad(mended(x)[:, 0].sum(), x)
+    assert torch.equal(mended(x), model(x))
+    model.spoil = nn.Identity()
+    (expected,) = torch.autograd.grad(model(x)[:, 0].sum(), x)
+    torch.testing.assert_close(found, expected)
 
 
 def test_the_level_is_shared_by_all_checks(honest: Scene) -> None:

@@ -1,6 +1,7 @@
 """Where the gradient is lost on its way from the logits to the image, found with hooks and mended with BPDA."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -20,11 +21,12 @@ class Break(NamedTuple):
 
     Attributes:
         name: of the module; "" is the model's own code, outside of all its modules.
-        kind: "cut": the graph ends there, as at `detach`; "flat": the derivative is zero, as of rounding.
-        mended: how the identity stands in for the gradient: "through" the module, from the image "into" the one that
-            comes next, "out of" the last one to the logits; "" where no shapes fit.
+        kind: "cut": the graph ends there, as at `detach`; "flat": the derivative is zero, as of rounding, or NaN.
+        mended: how the identity stands in for the gradient: "through" the module, "into" the one that comes next,
+            "out of" the last one to the logits; "" where no shapes fit.
         at: name of that module.
         call: which call of it in a forward pass, from 1; a model that optimises calls it again and again.
+        source: with "into", name and call of the module whose output stands in; None for the image.
     """
 
     name: str
@@ -32,10 +34,11 @@ class Break(NamedTuple):
     mended: Literal["through", "into", "out of", ""] = ""
     at: str = ""
     call: int = 1
+    source: tuple[str, int] | None = None
 
     def __str__(self) -> str:
         place = f"module {self.name!r}" if self.name else "the model's own forward"
-        return f"{place} ({'ends the graph' if self.kind == 'cut' else 'has a derivative of zero'})"
+        return f"{place} ({'ends the graph' if self.kind == 'cut' else 'has a derivative of zero or NaN'})"
 
 
 class _Passed(NamedTuple):
@@ -56,7 +59,8 @@ class StraightThrough(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The model's logits."""
         ends: list[Tensor] = []
-        hooks = [self._hook(found, x, ends) for found in self.breaks]
+        # Breaks nearer to the image first, so that outputs that stand in further on are mended ones.
+        hooks = [hook for found in reversed(self.breaks) for hook in self._hooks(found, x, ends)]
         try:
             logits: Tensor = self.model(x.clone())  # into which it may write, and x stands in for its input
         finally:
@@ -64,29 +68,33 @@ class StraightThrough(nn.Module):
                 hook.remove()
         return _value_of(logits, ends[-1]) if ends else logits
 
-    def _hook(self, found: Break, x: Tensor, ends: list[Tensor]) -> Any:
-        calls = 0
+    def _hooks(self, found: Break, x: Tensor, ends: list[Tensor]) -> Iterator[Any]:
+        sources = [x]
 
-        def is_it() -> bool:
-            nonlocal calls
-            calls += 1
-            return calls == found.call
+        def through(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+            return _value_of(output, inputs[0])
 
-        def after(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
-            if not is_it():
-                return None
-            if found.mended == "through":
-                return _value_of(output, inputs[0])
-            ends.append(output.clone())  # into which the model may write
-            return None
+        def into(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (_value_of(inputs[0], sources[-1].reshape(inputs[0].shape)), *inputs[1:])
 
-        def ahead(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
-            return (_value_of(inputs[0], x), *inputs[1:]) if is_it() else None
+        def keep_in(outputs: list[Tensor]) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
+            return lambda module, inputs, output: outputs.append(output.clone())  # into which the model may write
 
         module = self.model.get_submodule(found.at)
-        return (
-            module.register_forward_pre_hook(ahead) if found.mended == "into" else module.register_forward_hook(after)
-        )
+        if found.mended != "into":
+            hook = through if found.mended == "through" else keep_in(ends)
+            yield module.register_forward_hook(_at_call(found.call, hook))
+            return
+        if found.source:
+            name, call = found.source
+            yield self.model.get_submodule(name).register_forward_hook(_at_call(call, keep_in(sources)))
+        yield module.register_forward_pre_hook(_at_call(found.call, into))
+
+
+def _at_call(number: int, hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that does nothing at any other call of its module."""
+    calls = itertools.count(1)
+    return lambda *arguments: hook(*arguments) if next(calls) == number else None
 
 
 def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
@@ -101,7 +109,7 @@ def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
         >>> model = nn.Sequential(nn.Hardshrink(0.6), nn.Linear(2, 3))  # no gradient for small inputs
         >>> mended, breaks = mend(model, torch.rand(8, 2) / 2, torch.zeros(8, dtype=torch.int64))
         >>> [str(found) for found in breaks]
-        ["module '0' (has a derivative of zero)"]
+        ["module '0' (has a derivative of zero or NaN)"]
     """
     found: tuple[Break, ...] = ()
     if not isinstance(model, nn.Module):
@@ -174,10 +182,28 @@ def _place(
         p = _innermost([p for p in inside if p.entered.shape == p.left.shape] or inside)
         return Break(p.name, kind, "through" if p.entered.shape == p.left.shape else "", p.name, p.call)
     if behind:
-        p = behind[0]
-        return Break("", kind, "into" if p.entered.shape == x.shape else "", p.name, p.call)
+        return _between(kind, behind[0], passed, x)
     ends = [p for p in passed if p.left.shape == logits.shape]
     return Break("", kind, "out of", ends[-1].name, ends[-1].call) if ends else Break("", kind)
+
+
+def _between(kind: str, p: _Passed, passed: list[_Passed], x: Tensor) -> Break:
+    """A break in the model's own code before p: the image, or an output on the way that still has a graph, stands in.
+
+    Of those that fit, flattened or not, the one whose values are nearest to what enters p: the identity is nearest to
+    what the code between them does.
+    """
+    before = passed[: next(i for i, q in enumerate(passed) if q is p)]
+    sources: list[tuple[Tensor, tuple[str, int] | None]] = [(x, None)]
+    sources += [(q.left, (q.name, q.call)) for q in before if q.left.requires_grad]
+    away = [
+        (float((tensor.flatten(1) - p.entered.flatten(1)).detach().norm()), source)
+        for tensor, source in sources
+        if tensor.flatten(1).shape == p.entered.flatten(1).shape
+    ]
+    if not away:
+        return Break("", kind)
+    return Break("", kind, "into", p.name, p.call, min(away, key=lambda found: found[0])[1])
 
 
 def _innermost(passed: list[_Passed]) -> _Passed:
@@ -195,11 +221,11 @@ def _recorder(name: str, passed: list[_Passed]) -> Callable[[nn.Module, tuple[An
 
 
 def _lost(grad: Tensor | None) -> float:
-    """The share of examples whose gradient is exactly zero."""
-    return 1.0 if grad is None else float((~grad.flatten(1).any(1)).double().mean())
+    """The share of examples whose gradient is exactly zero, where attacks take NaN for zero."""
+    return 1.0 if grad is None else float((~grad.nan_to_num(0.0).flatten(1).any(1)).double().mean())
 
 
 @torch.enable_grad()  # also where a model runs a part of itself without gradients
 def _value_of(value: Tensor, stand_in: Tensor) -> Tensor:
     """The one, with the gradient of the other."""
-    return BPDA(lambda _: value)(stand_in)  # type: ignore[no-any-return]
+    return BPDA(lambda _: value.detach())(stand_in)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from pclc.evaluation.audit.scene import Scene
     "gradient graph",
     kind="set-up",
     question="the way of the gradient through the modules, with hooks",
-    threshold="a module or the model's own code ends the graph, or has a derivative of zero",
+    threshold="a module or the model's own code ends the graph, or has a derivative of zero or NaN",
     source="Athalye et al. 2018 (shattered gradients, BPDA)",
     next_step="BPDA with a stand-in for the place named; the audit tries the identity where shapes allow it",
 )
