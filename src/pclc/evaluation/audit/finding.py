@@ -1,4 +1,4 @@
-"""What a check is, and how checks are found: one function a file, listed here by their decorator."""
+"""What a check is, and how checks are found: functions, listed here by their decorator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pclc.attacks import Attack
-from pclc.evaluation.audit.checks.alone import ALONE
+from pclc.evaluation.audit.checks.set_up import ALONE
 from pclc.evaluation.audit.checks.vanishing_gradients import USABLE
 from pclc.evaluation.audit.finding import CHECKS, Finding, run_check
 from pclc.evaluation.audit.ladder import COSTLY, MODES, Mode, Threat, claim_attack, ladder

@@ -1,28 +1,15 @@
-"""The checks of an audit, one file each; importing this package registers them, in the order of the table."""
+"""The checks of an audit; importing this package registers them, in the order of the table."""
 
 from pclc.evaluation.audit.checks import (  # isort: skip  # noqa: F401 (importing them registers them)
-    eval_mode,
-    deterministic,
-    alone,
-    logits,
-    gradient_graph,
-    input_range,
-    optimisation,
+    set_up,
     vanishing_gradients,
     finite_differences,
     mended,
-    iterative_stronger,
-    white_box_stronger,
-    falls_with_eps,
+    paper_arguments,
     half_the_range,
-    more_steps,
-    loss_rising,
-    path_success,
-    reach,
+    claims_attack,
     eight_bit,
     unbounded,
     planted,
-    black_box_gains,
-    converged,
-    draws_suffice,
+    audits_attacks,
 )
