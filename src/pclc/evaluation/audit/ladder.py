@@ -24,6 +24,7 @@ MODES: tuple[Mode, ...] = ("quick", "standard", "full")
 
 # Attacks on the loss that a model was trained with; PC-LC's inverse is the probability margin.
 _ADAPTIVE = {"pc": "pc", "pc-lc": "pc-lc", "pc-lc-authors": "pc-lc", "gce": "gce", "cot": "gce"}
+BLACK_BOX = (HardLabel, Noise, Square, Transfer, SPSA)  # they need no gradient
 COSTLY = (HardLabel, SPSA)  # in mode "full" each costs more than Square in AutoAttack
 _SMALL_GAP = 5.0  # of the two largest logits, at which cross-entropy has a gradient everywhere
 
@@ -68,8 +69,8 @@ def ladder(mode: Mode, threat: Threat) -> tuple[Attack, ...]:
         apgd_t(eps=0.1, steps=40, targets=3)
         square(eps=0.1, queries=200)
     """
-    attacks = _WITH_GRADIENT[mode](threat) if threat.differentiable else []
-    return tuple(attacks + _WITHOUT_GRADIENT[mode](threat))
+    attacks = {"quick": _quick, "standard": _standard, "full": _full}[mode](threat)
+    return tuple(attack for attack in attacks if threat.differentiable or isinstance(attack, BLACK_BOX))
 
 
 def strongest(norm: Norm, eps: float, steps: int = 100, restarts: int = 1) -> APGD:
@@ -87,7 +88,9 @@ def _quick(threat: Threat) -> list[Attack]:
     ]
     if threat.loss in _ADAPTIVE:  # the inverse of its loss first
         attacks = [inverse, APGD(eps, 40, norm=norm, objective=_ADAPTIVE[threat.loss]), attacks[0], attacks[2]]
-    return attacks + ([APGDTargeted(eps, 40, targets=3, norm=norm)] if threat.classes >= 4 else [])
+    if threat.classes >= 4:
+        attacks.append(APGDTargeted(eps, 40, targets=3, norm=norm))
+    return [*attacks, *transfers(threat), Square(eps, 200, norm=norm)]
 
 
 def _standard(threat: Threat) -> list[Attack]:
@@ -102,7 +105,13 @@ def _standard(threat: Threat) -> list[Attack]:
         attacks.append(APGD(eps, 100, norm=norm, objective="dlr"))
     if threat.classes >= 4:
         attacks.append(APGDTargeted(eps, 100, norm=norm))
-    return attacks
+    return [
+        *attacks,
+        Noise(eps, norm=norm),
+        Square(eps, 1000, norm=norm),
+        *([HardLabel(eps, 1000)] if norm == "Linf" else []),
+        SPSA(eps, lr=eps / 5, delta=min(eps, 0.01), steps=20, samples=32, norm=norm, objective="margin"),
+    ]
 
 
 def _full(threat: Threat) -> list[Attack]:
@@ -112,26 +121,6 @@ def _full(threat: Threat) -> list[Attack]:
         FAB(eps, 100, norm=norm),
         strongest(norm, eps, restarts=5),
         ProbabilityMargin(eps, 100, norm=norm, restarts=6, logit_scale=0.1),
-    ]
-
-
-def _quick_black_box(threat: Threat) -> list[Attack]:
-    return [*transfers(threat), Square(threat.eps, 200, norm=threat.norm)]
-
-
-def _standard_black_box(threat: Threat) -> list[Attack]:
-    norm, eps = threat.norm, threat.eps
-    return [
-        Noise(eps, norm=norm),
-        Square(eps, 1000, norm=norm),
-        *([HardLabel(eps, 1000)] if norm == "Linf" else []),
-        SPSA(eps, lr=eps / 5, delta=min(eps, 0.01), steps=20, samples=32, norm=norm, objective="margin"),
-    ]
-
-
-def _full_black_box(threat: Threat) -> list[Attack]:
-    norm, eps = threat.norm, threat.eps
-    return [
         Square(eps, 5000, norm=norm, rescale=False),  # the last of standard AutoAttack
         *([HardLabel(eps)] if norm == "Linf" else []),
         SPSA(eps, lr=eps / 10, delta=min(eps, 0.01), norm=norm, objective="margin"),
@@ -144,7 +133,3 @@ def transfers(threat: Threat) -> list[Attack]:
         return []
     attack = PGD(threat.eps, threat.eps / 10, 40, norm=threat.norm, objective="margin")
     return [Transfer(attack, threat.twin)]
-
-
-_WITH_GRADIENT = {"quick": _quick, "standard": _standard, "full": _full}
-_WITHOUT_GRADIENT = {"quick": _quick_black_box, "standard": _standard_black_box, "full": _full_black_box}

@@ -11,11 +11,11 @@ from pclc.attacks import Attack
 from pclc.evaluation.audit.checks.set_up import ALONE
 from pclc.evaluation.audit.checks.vanishing_gradients import USABLE
 from pclc.evaluation.audit.finding import CHECKS, Finding, run_check
-from pclc.evaluation.audit.ladder import COSTLY, MODES, Mode, Threat, claim_attack, ladder
+from pclc.evaluation.audit.ladder import BLACK_BOX, COSTLY, MODES, Mode, Threat, claim_attack, ladder
 from pclc.evaluation.audit.result import Gradient
 from pclc.evaluation.audit.scene import Scene
 from pclc.evaluation.audit.shares import Share
-from pclc.evaluation.audit.standing import BLACK_BOX, Standing, Step
+from pclc.evaluation.audit.standing import Standing, Step
 from pclc.evaluation.audit.subject import Subject
 from pclc.evaluation.audit.verdict import Judgement, Overstatement, is_refuted, judge, looks, overstatement
 from pclc.evaluation.progress import bar

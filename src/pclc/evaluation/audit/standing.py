@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pclc.attacks import Attack, AttackWarning, HardLabel, Noise, Square, Transfer
+from pclc.attacks import Attack, AttackWarning
 from pclc.attacks.decide import is_fooled
-from pclc.attacks.spsa import SPSA
 from pclc.attacks.types import Model, Norm
+from pclc.evaluation.audit.ladder import BLACK_BOX
 from pclc.evaluation.audit.subject import Unmoved
 from pclc.evaluation.candidates import look_at
 from pclc.evaluation.sharing import gather
@@ -20,8 +20,6 @@ from pclc.evaluation.state import State
 from pclc.execution import Execution
 from pclc.hashes import tensor_hash
 from pclc.training.processes import Processes
-
-BLACK_BOX = (HardLabel, Noise, Square, Transfer, SPSA)
 
 
 @dataclass(frozen=True)
