@@ -164,7 +164,8 @@ class _Run:
             parts = {i: found for share in gather(done, peers.count) for i, found in share.items()}
             columns = [[parts[i][column] for i in range(len(chunks))] for column in range(1 + len(self.entries))]
             clean = ~torch.cat([part.fooled for part in columns[0]])
-            found += look_at_accuracy(Accuracy.of(clean), self.classes)
+            near = look_at_accuracy(Accuracy.of(clean), self.classes)
+            found += [near] if near else []
             conditions = Conditions(
                 model_name,
                 self.model_hash,

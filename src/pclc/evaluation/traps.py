@@ -146,12 +146,12 @@ def _largest(changes: Tensor, logits: Tensor) -> float:
     return float(torch.linalg.vector_norm(changes, dim=1).max() / usual.clamp(min=torch.finfo(usual.dtype).tiny))
 
 
-def look_at_accuracy(clean: SupportsFloat, classes: int) -> list[str]:
-    """Say so where the clean accuracy is below twice chance, and less than a tenth of the way from there to 1."""
+def look_at_accuracy(clean: SupportsFloat, classes: int) -> str | None:
+    """A sentence where the clean accuracy is below twice chance, and less than a tenth of the way from there to 1."""
     chance = 1 / classes
     if float(clean) >= min(2 * chance, chance + 0.1 * (1 - chance)):
-        return []
-    return [
+        return None
+    return (
         f"The clean accuracy, {clean}, is near chance ({100 * chance:.1f} % for {classes} classes): is the "
         "normalisation missing or applied twice, are the labels numbered as in training, are the weights loaded?"
-    ]
+    )

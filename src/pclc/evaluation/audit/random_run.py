@@ -32,7 +32,7 @@ class RandomRun(Run):
                     self.outcome = self._attack(MODES[MODES.index(self.mode) + 1])
                     self._late()
         self.overstatement = self._overstatement()
-        return self._judge(near[0] if near else None)
+        return self._judge(near)
 
     def _attack(self, mode: Mode) -> RandomOutcome:
         x, y, index = self.x[self.rows], self.y[self.rows], self.index[self.rows]

@@ -70,7 +70,7 @@ class Run:
         attacks = sum(len(ladder(stage, self.threat)) for stage in self.planned)
         with bar((1 + attacks) * len(self.x) + len(CHECKS) * self._checked, progress) as self.advance:
             self._begin()
-            near = self._near_chance()
+            near = look_at_accuracy(Accuracy.of(self.standing.clean), self.subject.classes)
             start = 0
             for look in looks(len(self.x), may_stop=self.mode != "full"):
                 self.rows, self.alpha = self.order[: look.examples], look.alpha
@@ -150,10 +150,6 @@ class Run:
     @property
     def _refuted(self) -> bool:
         return is_refuted(self._overstatement(), self.claim is not None)
-
-    def _near_chance(self) -> str | None:
-        found = look_at_accuracy(Accuracy.of(self.standing.clean), self.subject.classes)
-        return found[0] if found else None
 
     def _claim(self, rows: Tensor) -> None:
         """The claim's attack on all examples that are right, its last iterates."""

@@ -71,11 +71,11 @@ class Scene:
         """The path of the claim's attack."""
         return trace(self.subject.craft, self.x, self.y, self.claimed_with, self.seed, self.execution)
 
-    def right_after(self, attack: Attack, model: Model | None = None) -> Tensor:
+    def right_after(self, attack: Attack) -> Tensor:
         """(N,) flags: right after this attack; each attack is run once."""
         if str(attack) not in self._after:
             self._after[str(attack)] = right_after(
-                attack, model or self.subject.craft, self.x, self.y, self.seed, self.execution
+                attack, self.subject.craft, self.x, self.y, self.seed, self.execution
             )
         return self._after[str(attack)]
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from pclc.evaluation.audit.shares import Share, hoeffding
@@ -20,8 +21,6 @@ LEAST = 0.02
 ALPHA = 0.05
 # A first look at so many examples, drawn at random, and how its share of ALPHA and of the examples is fixed beforehand.
 FIRST_LOOK, FIRST_ALPHA, FEWEST_FOR_TWO = 256, 0.01, 1024
-
-
 # An interval of the worst case that reaches further than this to both sides has too few examples for "not refuted" to
 # say much. From 256 on none does, not even Hoeffding's for random models.
 COARSE = 0.10
@@ -144,7 +143,7 @@ def judge(
     if not stated and value <= LEAST:
         reason = f"The claim leaves {100 * value:.1f} %: it claims no robustness to refute."
         return Judgement("not refuted", reason + _too_few(worst, found))
-    if not is_refuted(_all_broken(claimed, worst, found), stated):
+    if not is_refuted(overstatement(claimed, torch.zeros_like(worst), 1 - found.confidence), stated):
         return Judgement(
             "cannot judge",
             f"With {len(worst)} examples not even a witness for each would refute the claim: use more examples.",
@@ -167,9 +166,3 @@ def _too_few(worst: Tensor, found: Overstatement) -> str:
         f" With only {left.n} examples that says little: {100 * left.low:.0f} to {100 * left.high:.0f} % may be left "
         "after these attacks, and so few can hardly refute a claim that is not far off. Use more examples."
     )
-
-
-def _all_broken(claimed: Tensor | float, worst: Tensor, found: Overstatement) -> Overstatement:
-    import torch
-
-    return overstatement(claimed, torch.zeros_like(worst), 1 - found.confidence)

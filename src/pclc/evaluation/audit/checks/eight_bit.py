@@ -1,5 +1,6 @@
 """Do adversarial examples survive as images that a file can store?"""
 
+from pclc.attacks.decide import is_fooled
 from pclc.evaluation.audit.finding import Measured, register
 from pclc.evaluation.audit.ladder import strongest
 from pclc.evaluation.audit.scene import Scene
@@ -20,8 +21,6 @@ _LOST = 0.1
 )
 def eight_bit(scene: Scene) -> Measured:
     """A witness stands as it is; that rounding undoes it is worth knowing."""
-    from pclc.attacks.decide import is_fooled
-
     if not is_storable(scene.x):
         return Measured(None, "the images themselves are not multiples of 1/255")
     attack = strongest(scene.norm, scene.eps, steps=20)
