@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks import Attack, AttackWarning, notices
-from pclc.attacks.inputs import check_examples, check_randomness
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_count
 from pclc.evaluation.adversaries import Callee, Entry, Foreign, plan
@@ -25,7 +24,7 @@ from pclc.evaluation.progress import bar
 from pclc.evaluation.result import Accuracy, Conditions, Evaluation, Outcome, Perturbations
 from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import Part, State
-from pclc.evaluation.traps import SetupWarning, check_pixels, look_again, look_at_accuracy, look_at_logits
+from pclc.evaluation.traps import SetupWarning, check_data, look_again, look_at_accuracy, look_at_logits
 from pclc.execution import Execution
 from pclc.hashes import architecture_hash, model_hash, settings_hash, tensor_hash
 from pclc.training.processes import processes
@@ -93,13 +92,7 @@ def evaluate(
         (3, 2, [True, False, True])
     """
     radii = _radii(eps, norm)
-    check_pixels(x)
-    check_examples(x, y)
-    index = check_randomness(seed, index, x)
-    if not len(x):
-        raise ValueError("Expected at least one example, but got none.")
-    if len(set(index.tolist())) < len(index):
-        raise ValueError("Expected every number in `index` once, but some occur again.")
+    index = check_data(x, y, seed, index)
     if eight_bit and not is_storable(x):
         raise ValueError("Expected `x` to hold multiples of 1/255 with eight_bit=True, but it holds other values.")
     if chunk is not None:

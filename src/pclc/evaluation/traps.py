@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pclc.attacks.balls import random_point
 from pclc.attacks.frozen import frozen
-from pclc.attacks.inputs import check_logits, explain_types, pixel_advice
+from pclc.attacks.inputs import check_examples, check_logits, check_randomness, explain_types, pixel_advice
 from pclc.attacks.suspicions import is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
@@ -36,6 +36,18 @@ def check_pixels(x: Tensor) -> None:
             f"Expected `x` to be float with values in [0, 1], but got {x.dtype} with values from {low:g} to {high:g}: "
             f"{advice}. A model that wants other pixels needs that scaling as its first layer."
         )
+
+
+def check_data(x: Tensor, y: Tensor, seed: int, index: Tensor | None) -> Tensor:
+    """The places of the images, which are 0 ... N - 1 where nobody says; mistakes in what is given are refused."""
+    check_pixels(x)
+    check_examples(x, y)
+    index = check_randomness(seed, index, x)
+    if not len(x):
+        raise ValueError("Expected at least one example, but got none.")
+    if len(set(index.tolist())) < len(index):
+        raise ValueError("Expected every number in `index` once, but some occur again.")
+    return index
 
 
 def look_at_logits(model: Model, x: Tensor, y: Tensor) -> tuple[int, list[str]]:

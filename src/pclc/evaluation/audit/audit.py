@@ -9,7 +9,6 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from pclc.attacks.inputs import check_examples, check_randomness
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_choice
 from pclc.evaluation.audit import checks as _registered  # noqa: F401 (importing it registers them)
@@ -23,7 +22,7 @@ from pclc.evaluation.audit.subject import look_at_model
 from pclc.evaluation.device import device_name, device_of
 from pclc.evaluation.sharing import gather
 from pclc.evaluation.state import State
-from pclc.evaluation.traps import check_pixels
+from pclc.evaluation.traps import check_data
 from pclc.evaluation.witnesses import DataSource
 from pclc.execution import Execution
 from pclc.hashes import architecture_hash, model_hash, tensor_hash
@@ -90,21 +89,15 @@ def audit(
         >>> found.verdict, found.claimed.value > 0.5, found.robust_accuracy.value < 0.3
         ('refuted', True, True)
     """
-    check_pixels(x)
-    check_examples(x, y)
+    index = check_data(x, y, seed, index)
     check_ball(eps, norm)
     check_choice("mode", mode, MODES)
     if eps == 0:
         raise ValueError("Expected `eps` to be above 0, but got 0: without a perturbation there is nothing to audit.")
-    if not len(x):
-        raise ValueError("Expected at least one example, but got none.")
     if claim is not None and not (isinstance(claim, float | int) and 0 < claim <= 1):
         raise ValueError(f"Expected `claim` to be an accuracy in (0, 1], such as 0.53, but got {claim!r}.")
     if loss is not None:
         check_choice("loss", loss, get_args(LossName))  # a name that is misspelt would cost the adaptive attack
-    index = check_randomness(seed, index, x)
-    if len(set(index.tolist())) < len(index):
-        raise ValueError("Expected every number in `index` once, but some occur again.")
     device = device_of(model, x)
     # Copies of what was made in inference mode, which stays without gradients.
     x, y, index = ((t.clone() if t.is_inference() else t).to(device) for t in (x, y, index))

@@ -67,29 +67,27 @@ def _features(model: Model, x: Tensor) -> Model:
     """What enters the last linear layer, where there is one and it is the last; else the logits."""
     if not isinstance(model, nn.Module):
         return model
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
     seen: list[Tensor] = []
 
     def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         seen[:] = [inputs[0], output]
 
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    hooks = [layer.register_forward_hook(record) for layer in layers]
-    try:
-        with torch.no_grad(), frozen(model):
-            logits = model(x[:2].clone())
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if not seen or seen[1].shape != logits.shape or seen[0].dim() != 2:
-        return model
-
-    def features(x: Tensor) -> Tensor:
+    def logits(x: Tensor) -> Tensor:
         hooks = [layer.register_forward_hook(record) for layer in layers]
         try:
-            model(x)
+            return model(x)  # type: ignore[no-any-return]
         finally:
             for hook in hooks:
                 hook.remove()
+
+    with torch.no_grad(), frozen(model):
+        shape = logits(x[:2].clone()).shape
+    if not seen or seen[1].shape != shape or seen[0].dim() != 2:
+        return model
+
+    def features(x: Tensor) -> Tensor:
+        logits(x)
         return seen[0]
 
     return features
