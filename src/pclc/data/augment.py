@@ -67,10 +67,12 @@ class Augmentation:
     @property
     def columns(self) -> int:
         """How many random numbers an image needs; 0 for the identity."""
-        changes = 2 * (self.crop_padding > 0) + self.flip + (self.rotation > 0) + 4 * (self.resized_crop is not None)
+        # Numbers are chosen by conditions: dynamo of torch 2.11 cannot multiply what a comparison gives.
+        changes = (2 if self.crop_padding > 0 else 0) + (1 if self.flip else 0)
+        changes += (1 if self.rotation > 0 else 0) + (4 if self.resized_crop is not None else 0)
         if not changes or self.probability == 0:
             return 0
-        return changes + (self.probability < 1)
+        return changes + (1 if self.probability < 1 else 0)
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw the random numbers of n images, uniform in [0, 1): (n, columns), float32, on the CPU.
