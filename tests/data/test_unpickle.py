@@ -34,10 +34,10 @@ def test_arrays_come_back(protocol, dtype, order):
 
 
 def test_both_names_of_numpys_core_are_known():
-    new = pickle.dumps({"data": np.arange(3, dtype=np.uint8)}, 2)
-    assert b"numpy._core" in new
-    for content in (new, new.replace(b"numpy._core", b"numpy.core")):
-        assert load_plain_pickle(content, "file")["data"].tolist() == [0, 1, 2]
+    written, names = pickle.dumps({"data": np.arange(3, dtype=np.uint8)}, 2), (b"numpy._core", b"numpy.core")
+    (ours,) = [name for name in names if name in written]  # it depends on numpy's version
+    for name in names:
+        assert load_plain_pickle(written.replace(ours, name), "file")["data"].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("protocol", range(6))
