@@ -371,6 +371,21 @@ def test_a_scripted_model_under_a_foreign_attack() -> None:
         assert report.outcomes[0].forwards is None, "a script takes no hooks that count"
 
 
+def test_figures_of_float64_that_the_model_does_not_have_in_float32_are_told(case) -> None:
+    class Saturating(nn.Module):
+        def forward(self, z: Tensor) -> Tensor:
+            return torch.sigmoid(z + 16)
+
+    model = nn.Sequential(case.model, Saturating()).eval()
+    plain = model(case.x).argmax(1) == case.y
+    with pytest.warns(SetupWarning, match=r"float64, which decides then"):
+        report = pclc.evaluate(model, case.x, case.y, execution=CPU)
+    otherwise = (report.clean != plain).double().mean()
+    assert otherwise > 0.05
+    (note,) = report.notes
+    assert f"answers {otherwise:.0%} of 120 images otherwise" in note
+
+
 def test_traps_are_told(case) -> None:
     probabilities = nn.Sequential(case.model, nn.Softmax(1)).eval()
     with pytest.warns(SetupWarning, match=r"probabilities"):

@@ -31,7 +31,6 @@ from pclc.training.processes import processes
 from pclc.version import __version__
 
 _MOST_ROWS, _MOST_ROWS_ON_CPU = 10_000, 1_000  # a chunk is what a killed evaluation may lose, and a CPU is slow
-_LOOKED_AT = 8  # images, over and over, to see whether the model is random or mixes them
 _MOST_NUMBERS = 2**27  # in the images of a chunk: 512 MiB as float32
 
 
@@ -190,7 +189,7 @@ class _Run:
         some = min(len(self.x), self.execution.resolved_batch_size)
         first = self.x[:some].to(self.device)
         self.classes, found = look_at_logits(self.model, first, self.y)
-        found += look_again(self.model, first[:_LOOKED_AT], self.execution)
+        found += look_again(self.model, first, self.y[:some].to(self.device), self.execution)
         if self.out and self.model_hash is None:
             what = "frozen" if isinstance(self.model, nn.Module) else "a plain function"
             found.append(f"The model is {what}, which has no hash: nothing of it is resumed.")

@@ -11,12 +11,15 @@ from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import check_examples, check_logits, check_randomness, explain_types, pixel_advice
 from pclc.attacks.suspicions import is_random
 from pclc.attacks.types import Model
-from pclc.attacks.victim import Victim
+from pclc.attacks.victim import Victim, is_success
 from pclc.execution import Execution, ieee_fp32
 
 # Logits that other images of the batch change by more than this share of their size: beyond rounding, also that of bf16
 # and of scales that int8 takes from a whole batch.
 MIXED = 0.02
+# Images that float64 answers otherwise than a plain pass in float32: ties that rounding makes are far fewer.
+_TIED = 0.005
+_LOOKED_AT = 8  # images, over and over, to see whether the model is random or mixes them
 _COPIED = 4  # images that are shown among copies of themselves
 _NEARBY = 0.05  # in a pixel, at most, of images that a model may know again
 
@@ -73,24 +76,34 @@ def look_at_logits(model: Model, x: Tensor, y: Tensor) -> tuple[int, list[str]]:
     return logits.shape[1], found
 
 
-def look_again(model: Model, x: Tensor, execution: Execution) -> list[str]:
+def look_again(model: Model, x: Tensor, y: Tensor, execution: Execution) -> list[str]:
     """What more than one pass over the same images tells."""
     with torch.inference_mode(False), torch.no_grad(), frozen(model), Victim(model, execution) as victim:
-        x = x.clone()
-        if is_random(victim, x):
+        x, y = x.clone(), y.clone()
+        few = x[:_LOOKED_AT]
+        if is_random(victim, few):
             return [
                 "The model seems to be random: passes over the same images differ. Each figure is of one draw, and the "
                 "worst case over several attacks is too low, since an image has to be lucky in all of them. "
                 "`pclc.audit` has expected accuracies."
             ]
-        mixed = mixing(victim, x)
-    if mixed <= MIXED:
-        return []
-    return [
-        f"The model mixes the images of a batch: others changed the logits of one by up to {mixed:.0%} of their size, "
-        "as they do where BatchNorm has no running statistics. The figures are of these batches, and no property of "
-        "single images."
-    ]
+        mixed = mixing(victim, few)
+        plainly_wrong = is_success(victim.exact_logits(x), y, targeted=False)
+        otherwise = float((victim.is_fooled(x, y) != plainly_wrong).double().mean())
+    found = []
+    if mixed > MIXED:
+        found.append(
+            f"The model mixes the images of a batch: others changed the logits of one by up to {mixed:.0%} of their "
+            "size, as they do where BatchNorm has no running statistics. The figures are of these batches, and no "
+            "property of single images."
+        )
+    if otherwise > _TIED:
+        found.append(
+            f"Float32 cannot tell the largest logits of some images apart, and float64, which decides then, answers "
+            f"{otherwise:.0%} of {len(x)} images otherwise: the figures are not those of the model as it runs in "
+            "float32. Its last layer saturates, or its numbers underflow."
+        )
+    return found
 
 
 def in_train_mode(model: Model) -> int:
