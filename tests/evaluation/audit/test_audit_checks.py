@@ -230,6 +230,36 @@ def test_features_that_lose_their_gradient_between_modules_get_that_of_the_modul
     torch.testing.assert_close(found, expected)
 
 
+class Inner(nn.Module):
+    """Follows a gradient of its own, through a layer whose output is nearest to what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.same = nn.Identity()
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            z = h.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(self.same(z).square().sum(), z)
+        return (z - 0.01 * grad).detach()
+
+
+def test_what_a_module_does_inside_does_not_stand_in_for_what_enters_it(case: Case) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.inner, self.last = nn.Linear(64, 20), Inner(), nn.Linear(20, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.last(self.inner((self.first(x.flatten(1)) + 3).detach()))
+            return out
+
+    model = Model()
+    mended, breaks = mend(model, case.x, case.y)
+    assert (breaks[0].at, breaks[0].source) == ("inner", ("first", 1))
+    assert torch.autograd.grad(mended(case.x.clone().requires_grad_()).sum(), model.first.weight)[0].any()
+
+
 def test_the_level_is_shared_by_all_checks(honest: Scene) -> None:
     assert honest.level * len(CHECKS) == pytest.approx(0.05)
 

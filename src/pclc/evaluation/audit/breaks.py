@@ -193,7 +193,8 @@ def _between(kind: str, p: _Passed, passed: list[_Passed], x: Tensor) -> Break:
     Of those that fit, flattened or not, the one whose values are nearest to what enters p: the identity is nearest to
     what the code between them does.
     """
-    before = passed[: next(i for i, q in enumerate(passed) if q is p)]
+    ended = passed[: next(i for i, q in enumerate(passed) if q is p)]
+    before = [q for q in ended if not q.name.startswith(f"{p.name}.")]  # what p holds runs after it is entered
     sources: list[tuple[Tensor, tuple[str, int] | None]] = [(x, None)]
     sources += [(q.left, (q.name, q.call)) for q in before if q.left.requires_grad]
     away = [
