@@ -157,6 +157,21 @@ def test_what_is_attacked_is_the_model_when_batch_norm_has_moved(
     assert (found is model) is (kind is Tied)
 
 
+def test_a_model_comes_back_as_it_was_where_the_comparison_ends_early(
+    digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "leaves_nothing_to_fuse", lambda ready: True)
+    monkeypatch.setattr(loop, "is_same", interrupted)
+    monkeypatch.setattr(Execution, "captures", property(lambda execution: True))
+    model, recipe = Tied(), AdversarialConfig("madry", eps=0.1, steps=1)
+    with pytest.raises(KeyboardInterrupt):
+        pclc.train(model, digits, quick(adversarial=recipe), execution=Execution(device="cpu", precision="tf32"))
+    assert torch.equal(model.body[1].running_var, torch.ones(32))
+
+
 @pytest.mark.parametrize(
     ("recipe", "passes"),
     [

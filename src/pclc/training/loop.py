@@ -340,9 +340,11 @@ class _Run:
                     # A new BatchNorm changes nothing, and nobody would see that it is folded where it should not be.
                     for spread in spreads:
                         spread /= 4  # which rounds nothing
-                    same = is_same(self.model, ready(), x, self.execution)
-                    for spread in spreads:
-                        spread *= 4
+                    try:
+                        same = is_same(self.model, ready(), x, self.execution)
+                    finally:
+                        for spread in spreads:
+                            spread *= 4
                     if same:
                         return ready
         compiled = self._compiled(self.model)
