@@ -85,8 +85,8 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     return {"own": own, "forward": _described(type(module).forward), "hooks": _unknown() if any(hooks) else None}
 
 
-def _described(value: object, inside: tuple[FunctionType, ...] = ()) -> Any:
-    """What can be written as JSON, and is the same for what does the same; `inside` are functions that enclose it."""
+def _described(value: object, told: list[FunctionType] | None = None) -> Any:
+    """What can be written as JSON, and is the same for what does the same; functions that are `told` have a number."""
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, torch.dtype | torch.device | torch.Size | type | Enum):
@@ -108,7 +108,8 @@ def _described(value: object, inside: tuple[FunctionType, ...] = ()) -> Any:
     if isinstance(value, BuiltinFunctionType):
         return repr(value.__qualname__)
     if isinstance(value, FunctionType):
-        return inside.index(value) if value in inside else _function(value, inside)
+        told = [] if told is None else told
+        return told.index(value) if value in told else _function(value, told)
     if is_dataclass(value):
         return [
             type(value).__qualname__,
@@ -117,14 +118,15 @@ def _described(value: object, inside: tuple[FunctionType, ...] = ()) -> Any:
     return _unknown()
 
 
-def _function(function: FunctionType, inside: tuple[FunctionType, ...]) -> list[Any]:
+def _function(function: FunctionType, told: list[FunctionType]) -> list[Any]:
     """Its code and what it computes with: defaults, what it has closed over, and values among its globals."""
+    told.append(function)
     values = (nn.Module, Tensor, np.ndarray, int, float, str, tuple, list, dict)
     known = [function.__globals__.get(name) for name in function.__code__.co_names]
     return [
         _code(function.__code__),
         _described([function.__defaults__, function.__kwdefaults__]),
-        [_described(cell.cell_contents, (*inside, function)) for cell in function.__closure__ or ()],
+        [_described(cell.cell_contents, told) for cell in function.__closure__ or ()],
         [_described(value) for value in known if isinstance(value, values)],
     ]
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import pclc
+from pclc import hashes
 from pclc.hashes import architecture_hash
 
 CPU = pclc.Execution(device="cpu")
@@ -119,3 +120,24 @@ def test_methods_that_are_wrapped_end() -> None:
     for name in ("update", "compute", "reset"):  # each holds the module that holds all of them, as torchmetrics has it
         setattr(model, name, (lambda held: lambda: held)(model))
     assert architecture_hash(model)
+
+
+def test_functions_that_all_call_each_other_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Along every path from one to another they would be too many already when there are ten."""
+
+    def one() -> object:
+        return two, three, four
+
+    def two() -> object:
+        return one, three, four
+
+    def three() -> object:
+        return one, two, four
+
+    def four() -> object:
+        return one, two, three
+
+    looked, code = [], hashes._code
+    monkeypatch.setattr(hashes, "_code", lambda found: (looked.append(found.co_name), code(found))[1])
+    architecture_hash(Holder(one))
+    assert looked.count("four") == 1
