@@ -123,7 +123,7 @@ def _work_off(cells: Sequence[Cell], settings: GridSettings, workers: Workers, f
         for future in done:
             cell = running.pop(future)
             error = future.exception()
-            error = getattr(error, "cause", error)  # what Ray wraps in a traceback
+            error = getattr(error, "cause", None) or error  # what Ray wraps in a traceback
             in_time.learn()
             if error is not None:
                 failures[cell.hash] = f"{type(error).__name__}: {error}"
