@@ -65,6 +65,12 @@ def test_the_same_every_time() -> None:
     assert (np.random.get_state()[1][0], torch.initial_seed()) == before  # noqa: NPY002
 
 
+def test_perplexity_counts_up_to_what_so_few_points_allow() -> None:
+    features = np.random.default_rng(0).normal(size=(30, 5))
+    assert (embed(features, perplexity=5.0) != embed(features)).any()
+    assert (embed(features, perplexity=50.0) == embed(features)).all(), "both more than a third of the points"
+
+
 def test_overlap_by_hand() -> None:
     points = np.array([[0.0, 0], [0, 1], [1, 0], [9, 9], [9, 8], [8, 9]])
     assert overlap(points, np.array([0, 0, 0, 1, 1, 1]), neighbours=2) == 0.0

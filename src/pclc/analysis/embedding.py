@@ -59,13 +59,13 @@ class EmbeddingResult:
         return {f"{self.name} overlap": self.overlap}
 
 
-def embed(features: npt.NDArray[np.float64], seed: int = 0) -> npt.NDArray[np.float64]:
+def embed(features: npt.NDArray[np.float64], seed: int = 0, perplexity: float = 30.0) -> npt.NDArray[np.float64]:
     """t-SNE of (M, F) features, from their first two principal components: (M, 2), the same for the same input."""
     with needs_extra("report", "t-SNE"):
         from sklearn.manifold import TSNE
     if len(features) < 4:
         raise ValueError(f"Expected at least 4 points for t-SNE, but got {len(features)}.")
-    tsne = TSNE(init="pca", perplexity=min(30.0, (len(features) - 1) / 3), random_state=seed, n_jobs=1)
+    tsne = TSNE(init="pca", perplexity=min(perplexity, (len(features) - 1) / 3), random_state=seed, n_jobs=1)
     points: npt.NDArray[np.float64] = tsne.fit_transform(features).astype(np.float64)
     return points
 
