@@ -45,6 +45,8 @@ def test_an_interrupted_demo_goes_on(demo: Demo, tmp_path: Path) -> None:
     lost = (interrupted / "inspection.json").read_bytes()
     (interrupted / "inspection.json").unlink()
     (tmp_path / "runs" / "demo" / "report.html").unlink()
+    own = ("audit", "runs/demo/pc-lc", "--eps", "0.1", "--quick", "--examples", "24", "--device", "cpu")
+    pclc(*own, "--claim", "0.01", cwd=tmp_path, code=3)  # its verdict is about another claim than the demo's
     again = json.loads(pclc(*DEMO, cwd=tmp_path).stdout)
     assert again == printed
     assert {name: (finished / name).stat().st_mtime_ns for name in before} == before

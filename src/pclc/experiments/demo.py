@@ -4,7 +4,6 @@ Everything is in the run directories afterwards, from which the report is made. 
 again, so that an interrupted demo goes on where it was.
 """
 
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from pclc.data.dataset import Dataset
 from pclc.evaluation import Accuracy, Evaluation, SetupWarning, model_hash
 from pclc.evaluation.audit import audit
 from pclc.evaluation.audit.document import FILE as AUDIT
+from pclc.evaluation.audit.document import load_document
 from pclc.evaluation.witnesses import DataSource
 from pclc.execution import Execution
 from pclc.experiments.experiment import load_experiment
@@ -273,11 +273,13 @@ def _trained(
 
 
 def _audited(model: nn.Module, test: Dataset, n: int, eps: float, loss: str, run: Path, execution: Execution) -> str:
-    """The verdict, read where the same audit is there already."""
-    wanted = (model_hash(model), "Linf", eps, "quick", n)
+    """The verdict, read where the same audit is there already; `pclc audit` may have put another in its place."""
+    data = f"{test.name}, {test.split}"
     if (run / AUDIT).exists():
-        found = json.loads((run / AUDIT).read_bytes())
-        if tuple(found["conditions"][key] for key in ("model_hash", "norm", "eps", "mode", "given")) == wanted:
+        found = load_document(run)
+        asked = {"norm": "Linf", "eps": eps, "mode": "quick", "given": n, "seed": 0, "data": data, "loss": loss}
+        wanted = {**asked, "model_hash": model_hash(model), "twin": None}
+        if found["stated_claim"] is None and wanted == {key: found["conditions"].get(key) for key in wanted}:
             return str(found["verdict"])
     # A sample drawn as `pclc audit` draws it, so that the command gives the same audit.
     chosen = torch.randperm(len(test), generator=torch.Generator().manual_seed(0))[:n].sort().values
@@ -295,7 +297,7 @@ def _audited(model: nn.Module, test: Dataset, n: int, eps: float, loss: str, run
         execution=execution,
         progress=True,
         model_name=str(run),
-        data_name=f"{test.name}, {test.split}",
+        data_name=data,
     )
     return result.verdict
 
