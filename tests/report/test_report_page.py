@@ -128,6 +128,33 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert "no attack at the budget of this summary" in without_attacks
 
 
+def test_charts_are_of_what_can_be_drawn(tmp_path: Path) -> None:
+    """The curves of other runs stay where one diverged, and a chart without a point is none."""
+    good, diverged = trained(tmp_path / "good"), trained(tmp_path / "diverged")
+    (diverged / "metrics.jsonl").write_text('{"epoch": 1, "criterion": "ce", "lr": 1, "loss": NaN, "accuracy": 0.1}\n')
+    both, alone = render_report(load_runs([diverged, good])), render_report(load_runs([diverged]))
+    charts = "".join(re.findall(r"<svg.*?</svg>", both, flags=re.DOTALL))
+    assert "nan" not in charts
+    assert charts.count('data-text="good') == 2 * 100
+    assert charts.count('data-text="diverged') == alone.count('class="plot"') == 1
+    nobody_new = inspected(tmp_path / "nobody", 3)
+    content = json.loads((nobody_new / "inspection.json").read_text())
+    content["ranks"] |= {"new": [0, 0], "counts": [[0] * 4] * 2}
+    (nobody_new / "inspection.json").write_text(json.dumps(content))
+    page = render_report(load_runs([nobody_new]))
+    assert "Ranks of nobody in %" in page
+    assert 'class="plot"' not in page  # the script would stop at one without a chart
+
+
+def test_three_images_have_no_place_in_the_plane(tmp_path: Path) -> None:
+    """They are too few for t-SNE, and everything else is shown."""
+    few, enough = (load_runs([inspected(tmp_path / str(n), n)])[0].inspection for n in (3, 4))
+    assert few is not None
+    assert few["embedding"] is None
+    assert enough is not None
+    assert len(enough["embedding"]["points"]) >= 4
+
+
 def test_each_result_has_conditions_of_its_own(tmp_path: Path) -> None:
     """A model is often trained in one place and attacked in another, and some folders hold an audit alone."""
     both = measured(audited(trained(tmp_path / "both"), "digits, test"), 30)

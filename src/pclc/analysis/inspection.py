@@ -28,6 +28,7 @@ FORMAT = "pclc-inspection"
 VERSION = 1
 
 _IMAGES = 8
+_FEWEST_POINTS = 4  # that t-SNE takes
 _MOST_POINTS = 500  # clean images in the plane: t-SNE takes seconds for these, minutes for ten times as many
 
 
@@ -46,7 +47,7 @@ def inspect_model(
     """Look at what an attack does to a model.
 
     Args:
-        model: images to logits; t-SNE needs its `features(x)`, and is left out where it has none.
+        model: images to logits; t-SNE needs its `features(x)` and four images, and is left out without them.
         x: (N, C, H, W) in [0, 1].
         y: (N,) true classes.
         classes: their names.
@@ -166,7 +167,8 @@ def _embedding(
     seed: int,
     execution: Execution | None,
 ) -> dict[str, Any] | None:
-    if not callable(getattr(model, "features", None)) or isinstance(getattr(model, "features", None), nn.Module):
+    features = getattr(model, "features", None)
+    if not callable(features) or isinstance(features, nn.Module) or len(x) < _FEWEST_POINTS:
         return None
     some = slice(0, _MOST_POINTS)
     found: EmbeddingResult = embed_model(model, x[some], y[some], classes, str(attack), attack, seed, execution)

@@ -82,6 +82,7 @@ def line_chart(
         y_label: of the axis.
         y_range: None: from the smallest to the largest value.
     """
+    lines = [line for line in lines if line.dots]
     dots = [dot for line in lines for dot in line.dots]
     if not dots:
         return Markup()

@@ -1,6 +1,7 @@
 """The sections of the page as data: what the templates show, computed from the runs alone."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,6 +119,7 @@ def training(runs: Sequence[Run]) -> dict[str, Any] | None:
                 tuple(
                     Dot(entry["epoch"], scale * entry[key], f"{scale * entry[key]:.4g} ({entry['criterion']})")
                     for entry in run.metrics
+                    if math.isfinite(entry[key])  # a training that diverged has no place in the chart
                 ),
                 marked=False,
             )

@@ -130,6 +130,6 @@ def _share(share: dict[str, Any]) -> str:
 
 
 def _anything(value: Any) -> Cell:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return Cell(NONE if value is None else str(value))
-    return number(value, 4)
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no")
+    return number(value, 4) if isinstance(value, int | float) else Cell(NONE if value is None else str(value))
