@@ -16,6 +16,7 @@ from pclc.training.adversarial import Method
 from pclc.training.config import LossName
 
 _EPOCHS, _BATCH, _LR = 30, 64, 0.01
+_LEVELS = 8  # that pixels are rounded to
 
 
 class Built(NamedTuple):
@@ -173,12 +174,20 @@ def distilled(train: Dataset, seed: int, temperature: float) -> Built:
     return Built(student, student)
 
 
-class Scaled(nn.Module):
+class Around(nn.Module):
+    """A network with something around it."""
+
+    def __init__(self, plain: nn.Module) -> None:
+        super().__init__()
+        self.plain = plain
+
+
+class Scaled(Around):
     """The logits of a network times a number."""
 
     def __init__(self, plain: nn.Module, scale: float) -> None:
-        super().__init__()
-        self.plain, self.scale = plain, scale
+        super().__init__(plain)
+        self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
@@ -197,67 +206,51 @@ def scaled_robust(train: Dataset, seed: int, scale: float) -> Built:
     return Built(Scaled(plain, scale).eval(), plain)
 
 
-class Quantised(nn.Module):
+class Quantised(Around):
     """Pixels rounded to a few levels, in the model's own code."""
-
-    def __init__(self, plain: nn.Module, levels: int = 8) -> None:
-        super().__init__()
-        self.plain, self.levels = plain, levels
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
-        return self.plain((x * self.levels).round() / self.levels)  # type: ignore[no-any-return]
+        return self.plain((x * _LEVELS).round() / _LEVELS)  # type: ignore[no-any-return]
 
 
 class Round(nn.Module):
     """Rounding to a few levels, as a module."""
 
-    def __init__(self, levels: int) -> None:
-        super().__init__()
-        self.levels = levels
-
     def forward(self, x: Tensor) -> Tensor:
         """The nearest level."""
-        return (x * self.levels).round() / self.levels
+        return (x * _LEVELS).round() / _LEVELS
 
 
 class WithRounding(nn.Sequential):
     """A module that rounds, before the network."""
 
-    def __init__(self, plain: nn.Module, levels: int = 8) -> None:
-        super().__init__(Round(levels), plain)
-
-
-class Detached(nn.Module):
-    """A network cut off from its input, as code does that passes through numpy."""
-
     def __init__(self, plain: nn.Module) -> None:
-        super().__init__()
-        self.plain = plain
+        super().__init__(Round(), plain)
+
+
+class Detached(Around):
+    """A network cut off from its input, as code does that passes through numpy."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         return self.plain(x.detach())  # type: ignore[no-any-return]
 
 
-class Rounded(nn.Module):
+class Rounded(Around):
     """Logits as whole numbers, as a service gives scores."""
-
-    def __init__(self, plain: nn.Module) -> None:
-        super().__init__()
-        self.plain = plain
 
     def forward(self, x: Tensor) -> Tensor:
         """Rounded logits."""
         return self.plain(x).round()  # type: ignore[no-any-return]
 
 
-class Purified(nn.Module):
+class Purified(Around):
     """An encoder and a decoder before the network, run without gradients."""
 
     def __init__(self, plain: nn.Module, encoder: nn.Module, decoder: nn.Module) -> None:
-        super().__init__()
-        self.plain, self.purify = plain, nn.Sequential(nn.Flatten(), encoder, decoder, nn.Unflatten(1, (1, 8, 8)))
+        super().__init__(plain)
+        self.purify = nn.Sequential(nn.Flatten(), encoder, decoder, nn.Unflatten(1, (1, 8, 8)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of what comes back."""
@@ -274,54 +267,47 @@ def purified(train: Dataset, seed: int, components: int) -> Built:
     encoder, decoder = nn.Linear(64, components), nn.Linear(components, 64)
     encoder.weight.data, encoder.bias.data = rows, -rows @ mean
     decoder.weight.data, decoder.bias.data = rows.T.contiguous(), mean
-    plain = _by_loss(train, seed, "ce").model
-    return Built(
-        Purified(plain, encoder, decoder).eval(),
-        nn.Sequential(nn.Flatten(), encoder, decoder, nn.Unflatten(1, (1, 8, 8)), plain).eval(),
-    )
+    model = Purified(_by_loss(train, seed, "ce").model, encoder, decoder).eval()
+    return Built(model, nn.Sequential(model.purify, model.plain))
 
 
-class Optimising(nn.Module):
+class Optimising(Around):
     """Three steps towards what the network already thinks, then the answer: a defence at test time."""
 
-    def __init__(self, plain: nn.Module, step: float = 0.01, steps: int = 3) -> None:
-        super().__init__()
-        self.plain, self.step, self.steps = plain, step, steps
+    def __init__(self, plain: nn.Module, step: float = 0.01) -> None:
+        super().__init__(plain)
+        self.step = step
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
         z = x.detach()
         with torch.enable_grad():
-            for _ in range(self.steps):
+            for _ in range(3):
                 z = z.requires_grad_()
                 loss = self.plain(z).logsumexp(1).sum()
                 z = (z + self.step * torch.autograd.grad(loss, z)[0].sign()).clamp(0, 1).detach()
         return self.plain(z)  # type: ignore[no-any-return]
 
 
-class Noisy(nn.Module):
+class Noisy(Around):
     """Normal noise on every image, also at test time."""
 
     def __init__(self, plain: nn.Module, sigma: float = 0.15) -> None:
-        super().__init__()
-        self.plain, self.sigma = plain, sigma
+        super().__init__(plain)
+        self.sigma = sigma
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of one draw."""
         return self.plain(x + self.sigma * torch.randn_like(x))  # type: ignore[no-any-return]
 
 
-class Stochastic(nn.Module):
+class Stochastic(Around):
     """A fifth of the pixels dropped at random, and logits that saturate the softmax."""
-
-    def __init__(self, plain: nn.Module, share: float = 0.2, scale: float = 100.0) -> None:
-        super().__init__()
-        self.plain, self.share, self.scale = plain, share, scale
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of one draw."""
-        kept = torch.rand_like(x) >= self.share
-        return self.scale * self.plain(x * kept)  # type: ignore[no-any-return]
+        kept = torch.rand_like(x) >= 0.2
+        return 100.0 * self.plain(x * kept)  # type: ignore[no-any-return]
 
 
 def wrapped(train: Dataset, seed: int, wrapper: type[nn.Module]) -> Built:
@@ -333,14 +319,10 @@ def wrapped(train: Dataset, seed: int, wrapper: type[nn.Module]) -> Built:
 class Winners(nn.Module):
     """Keeps the largest tenth of its inputs (k-winners-take-all, Xiao et al., 2020)."""
 
-    def __init__(self, share: float = 0.1) -> None:
-        super().__init__()
-        self.share = share
-
     def forward(self, x: Tensor) -> Tensor:
         """x, or 0 where it is not among the winners."""
         flat = x.flatten(1)
-        least = flat.topk(max(1, round(self.share * flat.shape[1])), dim=1).values[:, -1:]
+        least = flat.topk(max(1, round(0.1 * flat.shape[1])), dim=1).values[:, -1:]
         return (flat * (flat >= least)).reshape(x.shape)
 
 
