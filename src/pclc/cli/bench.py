@@ -14,6 +14,13 @@ from pclc.cli.output import print_table
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure speed and memory, side by side with the alternatives.")
 
+Dataset = Annotated[str, typer.Argument(help="The data set to train on.")]
+Run = Annotated[Path, typer.Argument(help="Run directory of a trained model.")]
+Model = Annotated[str | None, typer.Option(help="A network; by default the paper's for the data set.")]
+Examples = Annotated[int, typer.Option(min=1, help="Test images, from the first on.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")]
+Compiled = Annotated[bool, typer.Option(help="On CUDA also compiled variants.")]
+Root = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; CUDA where there is one if left out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
 Save = Annotated[
@@ -21,7 +28,8 @@ Save = Annotated[
 ]
 
 
-def _finish(result: Any, as_json: bool, save: Path | None, runs: Sequence[Path] = ()) -> None:
+def _finish(result: Any, as_json: bool, save: Path | None, runs: Sequence[Path] = ()) -> Any:
+    """Show the result and keep it; returned is what was kept."""
     result = _repeatable(result, runs)
     if as_json:
         typer.echo(json.dumps(asdict(result), indent=1))
@@ -30,9 +38,16 @@ def _finish(result: Any, as_json: bool, save: Path | None, runs: Sequence[Path] 
         print_table(result.rows, title=conditions, lift=True)
     if save:  # last: where that fails, what was measured is at least on the screen
         result.save(save)
+    return result
 
 
-def _repeatable(result: Any, runs: Sequence[Path] = ()) -> Any:
+def _keep(result: Any, save: Path | None, runs: Sequence[Path] = ()) -> None:
+    """Save what there is by now: hours are not lost to an interruption."""
+    if save:
+        _repeatable(result, runs).save(save)
+
+
+def _repeatable(result: Any, runs: Sequence[Path]) -> Any:
     """The result with the commands that repeat it, also those that trained the models in `runs`."""
     from pclc.report.commands import training_command
 
@@ -64,7 +79,7 @@ def loss(
         list[str] | None, typer.Option("--shape", help="N x K, as in 8192x1000; may be given again.")
     ] = None,
     dtypes: Annotated[list[str] | None, typer.Option("--dtype", help="fp32 or bf16; may be given again.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")] = 9,
+    rounds: Rounds = 9,
     compiled: Annotated[bool, typer.Option(help="Also time cross-entropy under torch.compile.")] = True,
     save: Save = None,
     as_json: AsJson = False,
@@ -92,8 +107,8 @@ def loss(
 
 @bench_app.command()
 def train(
-    dataset: Annotated[str, typer.Argument(help="The data set to train on.")] = "digits",
-    model: Annotated[str | None, typer.Option(help="A network; by default the paper's for the data set.")] = None,
+    dataset: Dataset = "digits",
+    model: Model = None,
     losses: Annotated[
         list[str] | None,
         typer.Option("--loss", help="By default ce and pc-lc; --adversarial pc is timed with PC and without."),
@@ -103,7 +118,7 @@ def train(
     plain: Annotated[bool, typer.Option(help="Also time the plain loop; it does not train adversarially.")] = True,
     adversarial: Annotated[str | None, typer.Option(help="A recipe, as of `pclc train --adversarial`.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Workers of the plain loop's DataLoader.")] = 0,
-    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    root: Root = None,
     device: Device = None,
     precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16.")] = "auto",
     compile: Annotated[bool | None, typer.Option(help="torch.compile; by default on CUDA.")] = None,  # noqa: A002
@@ -144,15 +159,15 @@ def train(
 
 @bench_app.command()
 def accuracy(
-    dataset: Annotated[str, typer.Argument(help="The data set to train on.")] = "digits",
+    dataset: Dataset = "digits",
     loss: Annotated[str, typer.Option(help="ce, gce, cot, pc, pc-lc, pc-lc-authors.")] = "pc-lc",
-    model: Annotated[str | None, typer.Option(help="A network; by default the paper's for the data set.")] = None,
+    model: Model = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 3,
     precisions: Annotated[
         list[str] | None, typer.Option("--precision", help="fp32, tf32, bf16; may be repeated.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each phase; by default the paper's.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    root: Root = None,
     device: Device = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -169,8 +184,7 @@ def accuracy(
     changes = {"epochs": epochs, "warm_up_epochs": epochs} if epochs else {}
 
     def report(result: BenchResult) -> None:
-        if save:  # hours of training are not lost to an interruption
-            result.save(save)
+        _keep(result, save)
         for row in result.rows:
             typer.echo(f"{row['data']} {row['loss']} {row['precision']}: {row['accuracy %']}", err=True)
 
@@ -187,15 +201,15 @@ def accuracy(
 
 @bench_app.command()
 def attack(
-    run: Annotated[Path, typer.Argument(help="Run directory of a trained model.")],
+    run: Run,
     attack: Annotated[str, typer.Option(help="PGD or AutoAttack, which peers have too; or any other.")] = (
         "pgd(eps=0.1, alpha=0.01, steps=40)"
     ),
-    examples: Annotated[int, typer.Option(min=1, help="Test images, from the first on.")] = 1000,
+    examples: Examples = 1000,
     batch_size: Annotated[int, typer.Option(min=1, help="Images at a time, for all variants.")] = 250,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")] = 3,
-    compiled: Annotated[bool, typer.Option(help="On CUDA also compiled variants.")] = True,
-    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    rounds: Rounds = 3,
+    compiled: Compiled = True,
+    root: Root = None,
     device: Device = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -205,34 +219,19 @@ def attack(
     Examples: `pclc bench attack runs/mnist-lenet5-ce-0 --attack 'pgd(eps=0.3, alpha=0.01, steps=40)'`,
     `pclc bench attack runs/robust --attack 'autoattack(eps=8/255)' --examples 1000 --batch-size 1000`
     """
-    import pclc
     from pclc.attacks import parse_attack
     from pclc.bench.attack import bench_attack
     from pclc.bench.result import BenchResult
 
-    wanted = parse_attack(attack)
-    execution = pclc.Execution(device=device)
-    name = pclc.RunDirectory(run).config["dataset"]["name"]
-    test = pclc.load_dataset(name, "test", root)
+    wanted, (config, model, x, y) = parse_attack(attack), _trained(run, root, device, examples)
 
     def report(result: BenchResult, variant: str) -> None:
-        if save:  # what was measured is not lost to an interruption
-            _repeatable(result, [run]).save(save)
+        _keep(result, save, [run])
         row = next(row for row in result.rows if row["variant"] == variant)
         typer.echo(f"{variant}: run {row['runs']}, {row['ms']:.1f} ms (cold {row['cold ms']:.1f})", err=True)
 
-    result = bench_attack(
-        pclc.load_model(run, str(execution.torch_device)),
-        (test.images[:examples].float() / 255).to(execution.torch_device),
-        test.labels[:examples].to(execution.torch_device),
-        wanted,
-        name,
-        batch_size,
-        rounds,
-        compiled,
-        report,
-    )
-    _finish(result, as_json, save, [run])
+    name = config["dataset"]["name"]
+    _finish(bench_attack(model, x, y, wanted, name, batch_size, rounds, compiled, report), as_json, save, [run])
 
 
 @bench_app.command()
@@ -243,8 +242,8 @@ def passes(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Images a pass; by default what suits the device.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")] = 5,
-    compiled: Annotated[bool, typer.Option(help="On CUDA also compiled variants.")] = True,
+    rounds: Rounds = 5,
+    compiled: Compiled = True,
     device: Device = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -270,7 +269,7 @@ def robustness(
     examples: Annotated[
         int | None, typer.Option(min=1, help="Test images, from the first on; all if left out.")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    root: Root = None,
     device: Device = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -295,17 +294,17 @@ def robustness(
 
 @bench_app.command()
 def parity(
-    run: Annotated[Path, typer.Argument(help="Run directory of a trained model.")],
+    run: Run,
     eps: Annotated[str, typer.Option(help="Radius of the ball: 0.1, 8/255.")] = "8/255",
     norm: Annotated[str, typer.Option(help="Linf or L2.")] = "Linf",
     components: Annotated[
         list[str] | None,
         typer.Option("--component", help="apgd-ce, apgd-t, fab-t, square, autoattack (the whole); all if left out."),
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, help="Test images, from the first on.")] = 1000,
+    examples: Examples = 1000,
     seeds: Annotated[int, typer.Option(min=1, help="Attack seeds, averaged over.")] = 3,
     batch_size: Annotated[int, typer.Option(min=1, help="Images at a time in pyautoattack.")] = 250,
-    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    root: Root = None,
     device: Device = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -316,7 +315,6 @@ def parity(
 
     Example: `pclc bench parity runs/mnist-lenet5-ce-0 --eps 0.1 --component apgd-ce --component apgd-t`
     """
-    import pclc
     from pclc.attacks import AutoAttack, parse_attack
     from pclc.bench.parity import bench_parity
     from pclc.bench.result import BenchResult
@@ -324,30 +322,27 @@ def parity(
 
     attack = parse_attack(f'autoattack(eps={eps}, norm="{norm}")')
     assert isinstance(attack, AutoAttack)
-    execution = pclc.Execution(device=device)
-    config = pclc.RunDirectory(run).config
-    name = config["dataset"]["name"]
-    test = pclc.load_dataset(name, "test", root)
+    config, model, x, y = _trained(run, root, device, examples)
+    title = f"{config['dataset']['name']}, {config['model']['name']}, {training_words(config['train'])}"
+    before = BenchResult.load(save) if save and save.exists() else None
 
     def report(result: BenchResult) -> None:
-        if save:
-            _repeatable(result, [run]).save(save)
+        _keep(result, save, [run])
         row = result.rows[-1]
         typer.echo(f"{row['attack']}: {row['pclc %']:.2f} against {row['pyautoattack %']:.2f}", err=True)
 
-    result = bench_parity(
-        pclc.load_model(run, str(execution.torch_device)),
-        (test.images[:examples].float() / 255).to(execution.torch_device),
-        test.labels[:examples].to(execution.torch_device),
-        attack,
-        f"{name}, {config['model']['name']}, {training_words(config['train'])}",
-        components or (),
-        seeds,
-        batch_size,
-        report,
-        BenchResult.load(save) if save and save.exists() else None,
-    )
+    result = bench_parity(model, x, y, attack, title, components or (), seeds, batch_size, report, before)
     _finish(result, as_json, save, [run])
+
+
+def _trained(run: Path, root: Path | None, device: str | None, examples: int) -> tuple[Any, Any, Any, Any]:
+    """The configuration of a run, its model, and the first test images with their classes."""
+    import pclc
+
+    config, place = pclc.RunDirectory(run).config, pclc.Execution(device=device).torch_device
+    test = pclc.load_dataset(config["dataset"]["name"], "test", root)
+    x, y = (test.images[:examples].float() / 255).to(place), test.labels[:examples].to(place)
+    return config, pclc.load_model(run, str(place)), x, y
 
 
 @bench_app.command()
@@ -371,14 +366,11 @@ def zoo(
     from pclc.bench.zoo_page import error_rates, write_section
 
     def report(result: BenchResult) -> None:
-        if save:  # an hour of audits is not lost to an interruption
-            result.save(save)
+        _keep(result, save)
         row = result.rows[-1]
         typer.echo(f"{row['model']}: the claim is {row['the claim is']}, {row['verdict']}", err=True)
 
-    result = bench_zoo(mode, seeds, workers, families or (), report)  # type: ignore[arg-type]
-    result = replace(result, command=_typed(sys.argv[1:]))
-    _finish(result, as_json, save)
+    result = _finish(bench_zoo(mode, seeds, workers, families or (), report), as_json, save)  # type: ignore[arg-type]
     if not as_json:
         print_table(error_rates(result.rows))
     if page:

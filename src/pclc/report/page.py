@@ -80,34 +80,25 @@ def render_report(
         "conditions": sections.conditions(runs),
     }
     commands = [(run.name, "\n".join(commands_of(run))) for run in runs]
-    named = {
-        "summary": "Summary",
-        "accuracy": "Accuracy",
-        "published": "Beside the paper",
-        "audit": "Audit",
-        "examples": "Images",
-        "confusion": "Confusion",
-        "tsne": "t-SNE",
-        "training": "Training",
-        "conditions": "Conditions",
-        "repeat": "Repeat it",
-    }
-    there = {
-        "accuracy": content["accuracy"],
-        "published": content["published"],
-        "examples": looks,
-        "confusion": looks,
-        "tsne": any(item["plane"] for item in looks),
-        "training": content["training"],
-    }
+    named = [
+        ("summary", "Summary", True),
+        ("accuracy", "Accuracy", content["accuracy"]),
+        ("published", "Beside the paper", content["published"]),
+        ("audit", "Audit", True),
+        ("examples", "Images", looks),
+        ("confusion", "Confusion", looks),
+        ("tsne", "t-SNE", any(item["plane"] for item in looks)),
+        ("training", "Training", content["training"]),
+        ("conditions", "Conditions", True),
+        ("repeat", "Repeat it", True),
+    ]
     return environment.get_template("page.html").render(
         **content,
         title=title,
         version=__version__,
         lead=" ".join([_lead(runs), *notes, *(f"{run.name}: {note}" for run in runs for note in run.notes)]),
-        sections=[(key, name) for key, name in named.items() if there.get(key, True)],
+        sections=[(key, name) for key, name, is_there in named if is_there],
         commands=[*((name, text) for name, text in commands if text), *([("This page", command)] if command else [])],
-        results=sections.results(runs),
         style=Markup(style),
         script=Markup(script),
         policy=_policy(script),

@@ -11,7 +11,7 @@ from pclc.analysis.inspection import load_inspection
 from pclc.attacks.types import Norm
 from pclc.evaluation import Evaluation, load_evaluation
 from pclc.evaluation.audit.document import FILE as AUDIT
-from pclc.evaluation.audit.document import FORMAT, VERSION
+from pclc.evaluation.audit.document import load_document
 from pclc.hashes import model_hash
 from pclc.models import load_model
 from pclc.training import RunDirectory
@@ -134,19 +134,14 @@ def _read(path: Path) -> Run:
         directory = RunDirectory(path)
         run = replace(
             run,
-            config={**_json(path / "config.json"), "run": directory.config},
+            config={"run": directory.config} | json.loads((path / "config.json").read_bytes()),
             metrics=tuple(directory.metrics),
             training=directory.result if directory.finished else None,
         )
     if (path / "evaluation.json").is_file():
         run = replace(run, evaluation=load_evaluation(path))
     if (path / AUDIT).is_file():
-        audit = _json(path / AUDIT)
-        if (audit.get("format"), audit.get("version")) != (FORMAT, VERSION):
-            raise ValueError(
-                f"Expected {path / AUDIT} to hold an audit ({FORMAT}, version {VERSION}), but it does not."
-            )
-        run = replace(run, audit=audit)
+        run = replace(run, audit=load_document(path))
     if (path / "inspection.json").is_file():
         run = replace(run, inspection=load_inspection(path))
     return run
@@ -185,14 +180,6 @@ def _own(run: Run, trust_factory: bool) -> Run:
                 f"hash {conditions['model_hash']}) than the one in the folder (hash {own})."
             )
     return replace(run, **dict.fromkeys(foreign), notes=tuple(notes))  # type: ignore[arg-type]
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"Expected {path} to be JSON, but it cannot be read: {error}.") from error
-    return content if isinstance(content, dict) else {}
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

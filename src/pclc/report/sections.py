@@ -160,32 +160,6 @@ def conditions(runs: Sequence[Run]) -> dict[str, Any]:
     return {"table": table("Conditions of every run", names, rows, sortable=False), "configurations": shown}
 
 
-def results(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The figures of the page for programs that read it."""
-    return [
-        {
-            "name": run.name,
-            "verdict": run.audit["verdict"] if run.audit else None,
-            "clean": _plain(accuracy_of(run.evaluation.clean)),
-            "attacks": [
-                {
-                    "attack": outcome.attack,
-                    "norm": outcome.norm,
-                    "eps": outcome.eps,
-                    **_plain(accuracy_of(outcome.robust)),
-                }
-                for outcome in run.evaluation.outcomes
-            ],
-            "worst_case": [
-                {"norm": norm, "eps": eps, **_plain(accuracy_of(run.evaluation.survivors(norm, eps)))}
-                for norm, eps in run.evaluation.budgets
-            ],
-        }
-        for run in runs
-        if run.evaluation is not None
-    ]
-
-
 def _conditions_of(run: Run) -> dict[str, str]:
     """What is known of the training, and of each result, which other versions or another device may have made."""
     found = {"folder": str(run.path)}
@@ -313,7 +287,3 @@ def _thinned(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     step = -(-len(metrics) // _MOST_EPOCHS)
     chosen = list(metrics[step - 1 :: step])
     return chosen if chosen and chosen[-1] is metrics[-1] else [*chosen, metrics[-1]]
-
-
-def _plain(accuracy: Accuracy) -> dict[str, float]:
-    return {"accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high, "n": accuracy.n}

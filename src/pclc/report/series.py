@@ -1,10 +1,10 @@
 """Outcomes as lines over eps: which attacks belong together, and what they are called."""
 
-import dataclasses
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import fields
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,26 +27,19 @@ def _accuracy(correct: int, n: int) -> Accuracy:
     return Accuracy.of(torch.arange(n) < correct)
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One attack at one eps."""
 
     eps: float
     accuracy: Accuracy
-    attack: str
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(NamedTuple):
     """One kind of attack over eps, ascending; eps 0 is the clean images."""
 
     label: str
     norm: Norm
     points: tuple[Point, ...]
-
-    def at(self, eps: float) -> Point | None:
-        """The point at this eps."""
-        return next((point for point in self.points if point.eps == eps), None)
 
 
 def read_attack(text: str) -> Attack | None:
@@ -71,16 +64,14 @@ def label_of(text: str) -> str:
         return text
     kind = type(attack).__name__
     name = _SHORT.get(kind, kind)
-    settings = {field.name: field.default for field in dataclasses.fields(attack)}
-    if "steps" in settings:
-        name += f"-{getattr(attack, 'steps')}"  # noqa: B009
-    words = [name]
-    if "objective" in settings and getattr(attack, "objective", None) != settings["objective"]:
-        words.append(str(getattr(attack, "objective", "")))
-    if getattr(attack, "restarts", 1) > 1:
-        words.append(f"{getattr(attack, 'restarts')} starts")  # noqa: B009
-    inner = getattr(attack, "attack", None)
-    if isinstance(inner, Attack):
+    usual = {field.name: field.default for field in fields(attack)}
+    own = {name: getattr(attack, name) for name in usual}
+    words = [f"{name}-{own['steps']}" if "steps" in own else name]
+    if own.get("objective") != usual.get("objective"):
+        words.append(str(own["objective"]))
+    if own.get("restarts", 1) > 1:
+        words.append(f"{own['restarts']} starts")
+    if isinstance(inner := own.get("attack"), Attack):
         words.append(label_of(str(inner)))
     return ", ".join(words)
 
@@ -98,14 +89,14 @@ def series_of(evaluation: Evaluation) -> list[Series]:
         assert outcome.norm is not None
         label = label_of(outcome.attack)
         lines.setdefault((outcome.norm, outcome.attack if label in ambiguous else label), []).append(outcome)
-    clean = Point(0.0, accuracy_of(evaluation.clean), "no attack")
+    clean = Point(0.0, accuracy_of(evaluation.clean))
     found = []
     for (norm, label), outcomes in lines.items():
-        points = [Point(float(outcome.eps or 0), accuracy_of(outcome.robust), outcome.attack) for outcome in outcomes]
+        points = [Point(float(outcome.eps or 0), accuracy_of(outcome.robust)) for outcome in outcomes]
         found.append(Series(label, norm, (clean, *sorted(points, key=lambda point: point.eps))))
     for norm in dict.fromkeys(norm for norm, _ in lines):
         radii = sorted({float(outcome.eps or 0) for outcome in placed if outcome.norm == norm})
-        worst = (Point(eps, accuracy_of(evaluation.survivors(norm, eps)), WORST) for eps in radii)
+        worst = (Point(eps, accuracy_of(evaluation.survivors(norm, eps))) for eps in radii)
         found.append(Series(WORST, norm, (clean, *worst)))
     return found
 
