@@ -96,21 +96,21 @@ def bench_train(
 
     def add(variant: str, precision: str, rate: float, setup: float | None) -> None:
         first = rows[0]["img/s"] if rows else rate
-        case = {
+        row = {
             "data": dataset.name,
             "model": model_name,
             "batch": config.batch_size,
             "augmentation": config.augmentation,
             "adversarial": f"{recipe.method}, {recipe.steps} steps" if recipe else "no",
-        }
-        speed = {
+            "variant": variant,
+            "precision": precision,
             "img/s": rate,
             "s an epoch": len(dataset) / rate,
             "set-up s": setup,
             "times the first row": rate / first,
         }
-        rows.append({**case, "variant": variant, "precision": precision, **speed})
-        report(rows[-1])
+        rows.append(row)
+        report(row)
 
     plain_rounds = max(1, epochs // 2)  # it is slow, and its epochs are alike
     if plain:
@@ -129,10 +129,7 @@ def bench_train(
             f"loop is a Dataset, a DataLoader with {workers} workers and an eager step; all on the same network, data "
             "and batch size, one after the other.",
         ),
-        conditions={
-            **conditions(execution.torch_device),
-            "compiled": "yes" if execution.compile else "no",
-        },
+        conditions={**conditions(execution.torch_device), "compiled": "yes" if execution.compile else "no"},
         rows=tuple(rows),
     )
 
