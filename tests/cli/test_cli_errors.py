@@ -147,10 +147,11 @@ def test_interrupted_attacks_say_what_is_kept(
 
     monkeypatch.setattr(pclc, name, interrupted)
     saved("run")
-    assert "no attack was finished yet, so that the same command begins anew" in command(*words, code=130).err
+    assert "no attack was finished yet, so the same command starts again" in command(*words, code=130).err
     Path("run", state).mkdir()
     Path("run", state, "0.safetensors").write_bytes(b"")
-    assert f"what was found is in run/{state}, and the same command goes on there." in command(*words, code=130).err
+    said = command(*words, code=130).err
+    assert f"what was found is in run/{state}, and the same command continues from there." in said
     elsewhere = (name, "--model", "lenet8", *words[2:])
     assert "nothing is kept without --out FOLDER" in command(*elsewhere, code=130).err
 
@@ -169,9 +170,8 @@ def test_an_interrupted_demo_goes_on(command: Command, monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pclc.experiments.demo.run_demo", interrupted)
-    assert (
-        "what is finished is in runs/demo, and the same command goes on there." in command("demo", *CPU, code=130).err
-    )
+    said = command("demo", *CPU, code=130).err
+    assert "what is finished is in runs/demo, and the same command continues from there." in said
 
 
 @pytest.mark.filterwarnings("default")

@@ -81,7 +81,7 @@ def test_robustbench(cifar, tmp_path: Path, monkeypatch) -> None:
     x = cifar.images.float() / 255
     torch.testing.assert_close(source.load(cifar, CPU)(x), model(x))
     assert source.name == "Toy2026"
-    with pytest.raises(ValueError, match=r"a name of RobustBench's zoo for cifar10, L2, but got 'Other'"):
+    with pytest.raises(ValueError, match=r"a name in RobustBench's zoo for cifar10, L2, but got 'Other'"):
         Source(robustbench="Other", threat_model="L2").load(cifar, CPU)
     for name in ("robustbench", "robustbench.utils"):
         del sys.modules[name]
@@ -89,7 +89,7 @@ def test_robustbench(cifar, tmp_path: Path, monkeypatch) -> None:
 
 def test_robustbench_is_missing(cifar, data, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "robustbench", None)
-    with pytest.raises(ModuleNotFoundError, match=r"RobustBench is not installed .* needed for --robustbench"):
+    with pytest.raises(ModuleNotFoundError, match=r"--robustbench needs RobustBench, which cannot be imported"):
         Source(robustbench="Standard").load(cifar, CPU)
     with pytest.raises(ValueError, match=r"--dataset to be one of cifar10, cifar100 .* but got 'digits'"):
         Source(robustbench="Standard").load(data, CPU)

@@ -40,7 +40,7 @@ def test_sentences_follow_the_figures() -> None:
     assert "cross-entropy keeps 20.0, PC-LC 5.0 and adversarial training 79.0 %." in second
     assert "refutes the figure of PC-LC and does not refute that of cross-entropy and adversarial training" in third
     nothing = DemoResult("digits", 0.1, 100, (finding("ce", 30, 20, "cannot judge"),)).sentences()[2]
-    assert nothing.startswith("The audit, with a PGD of its own, cannot judge the figure of cross-entropy; ")
+    assert nothing.startswith("The audit, which runs a PGD of its own, cannot judge the figure of cross-entropy. ")
     assert "refutes" not in nothing
 
 

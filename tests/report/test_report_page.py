@@ -120,7 +120,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert "Not audited: trained." in only_trained
     assert 'id="accuracy"' not in only_trained
     assert 'href="#accuracy"' not in only_trained
-    assert "Without images, confusions and t-SNE: trained." in only_trained
+    assert "Without images, confusion and t-SNE: trained." in only_trained
     only_measured = render_report(load_runs([measured(tmp_path / "measured", 30)]))
     assert 'id="accuracy"' in only_measured
     assert 'id="training"' not in only_measured
@@ -258,7 +258,7 @@ def test_figures_of_other_images_do_not_stand_beside_the_papers(changes: dict[st
     save_evaluation(replace(attacked, conditions=replace(attacked.conditions, **changes)), folder)
     (run,) = load_runs([folder])
     assert beside_published(run) == []
-    note = "about adversarial images that were rounded" if "eight_bit" in changes else f"about {changes['data']}, not"
+    note = "about adversarial images rounded" if "eight_bit" in changes else f"about {changes['data']}, not"
     assert note in render_report([run]).partition("<main>")[0]
 
 
@@ -356,7 +356,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = re.search(r"(pclc evaluate .*?) --dataset", page, flags=re.DOTALL)
     assert shown is not None
     assert words_of(shown.group(1))[3:] == ["--attack", "fgsm(eps=0.05)", "--eps", "0.05", "--eps", "0.1"]
-    with pytest.raises(ValueError, match=r"of an attack or an audit in the runs, but got Linf 0\.7"):
+    with pytest.raises(ValueError, match=r"of an attack or audit in the runs, but got Linf 0\.7"):
         command("report", "run", "--eps", "0.7")
 
 
@@ -403,7 +403,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     (folder / "model.json").write_text(json.dumps(model))
     (run,) = load_runs([of_model(folder, "f" * 16)])
     assert run.audit is not None
-    assert "was not checked: The model in" in render_report([run])
+    assert "could not be checked against the model in its folder: The model in" in render_report([run])
     assert load_runs([folder], trust_factory=True)[0].audit is None
 
 
@@ -411,5 +411,5 @@ def test_the_radius_may_be_that_of_an_audit(tmp_path: Path) -> None:
     folder = audited(trained(tmp_path / "x"), eps=0.15)
     assert "1 run," in command("report", str(folder), "--eps", "0.15")
     assert "Accuracy in % at Linf eps 0.15" in (folder / "report.html").read_text()
-    with pytest.raises(ValueError, match="or an audit in the runs, but got L2 0"):
+    with pytest.raises(ValueError, match="or audit in the runs, but got L2 0"):
         command("report", str(folder), "--eps", "0.15", "--norm", "L2")

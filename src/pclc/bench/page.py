@@ -7,8 +7,8 @@ from pclc.files import write_atomically
 
 _INTRODUCTION = """# Performance
 
-Made by `pclc bench page` from the files in `results/bench/`; each section names the command that repeats it. Times are
-comparable within a section, whose variants ran on one machine, and not from section to section.
+Made by `pclc bench page` from the files in `results/bench/`; each section names the command that repeats it. Times
+can be compared within a section, whose variants ran on one machine, but not across sections.
 """
 
 _TITLES = {

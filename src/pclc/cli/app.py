@@ -28,8 +28,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Train classifiers with the PC-LC loss, attack them, and see the robustness that is really left.\n\n"
-    "Begin with `pclc demo`. Each command has `--help` with examples.",
+    help="Train classifiers with the PC-LC loss, attack them, and see how much robustness is really left.\n\n"
+    "Start with `pclc demo`. Every command has `--help` with examples.",
 )
 app.command()(demo)
 app.command()(train)

@@ -12,7 +12,7 @@ import typer
 
 from pclc.cli.output import print_table
 
-bench_app = typer.Typer(no_args_is_help=True, help="Measure speed and memory, side by side with the alternatives.")
+bench_app = typer.Typer(no_args_is_help=True, help="Measure speed, memory and accuracy beside the alternatives.")
 
 Dataset = Annotated[str, typer.Argument(help="The data set to train on.")]
 Run = Annotated[Path, typer.Argument(help="Run directory of a trained model.")]
@@ -21,7 +21,7 @@ Examples = Annotated[int, typer.Option(min=1, help="Test images, from the first 
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds in which the variants take turns.")]
 Compiled = Annotated[bool, typer.Option(help="On CUDA also compiled variants.")]
 Root = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; CUDA where there is one if left out.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...; by default CUDA where there is one.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
 Save = Annotated[
     Path | None, typer.Option(help="Also write the result to this JSON file; `pclc bench page` reads results/bench.")
@@ -76,15 +76,15 @@ def _typed(arguments: list[str]) -> str:
 def loss(
     device: Device = None,
     shapes: Annotated[
-        list[str] | None, typer.Option("--shape", help="N x K, as in 8192x1000; may be given again.")
+        list[str] | None, typer.Option("--shape", help="N x K, as in 8192x1000; may be repeated.")
     ] = None,
-    dtypes: Annotated[list[str] | None, typer.Option("--dtype", help="fp32 or bf16; may be given again.")] = None,
+    dtypes: Annotated[list[str] | None, typer.Option("--dtype", help="fp32 or bf16; may be repeated.")] = None,
     rounds: Rounds = 9,
     compiled: Annotated[bool, typer.Option(help="Also time cross-entropy under torch.compile.")] = True,
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """PC-LC against eager and compiled cross-entropy and the naive formula, forward + backward.
+    """Time PC-LC against eager and compiled cross-entropy and against the naive formula, forward + backward.
 
     Example: `pclc bench loss --device cpu --shape 8192x1000 --dtype fp32`
     """
@@ -111,12 +111,12 @@ def train(
     model: Model = None,
     losses: Annotated[
         list[str] | None,
-        typer.Option("--loss", help="By default ce and pc-lc; --adversarial pc is timed with PC and without."),
+        typer.Option("--loss", help="By default ce and pc-lc; --adversarial pc is timed with and without PC."),
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs to take the median of.")] = 5,
-    plain: Annotated[bool, typer.Option(help="Also time the plain loop; it does not train adversarially.")] = True,
-    adversarial: Annotated[str | None, typer.Option(help="A recipe, as of `pclc train --adversarial`.")] = None,
+    plain: Annotated[bool, typer.Option(help="Also time the plain loop, which cannot train adversarially.")] = True,
+    adversarial: Annotated[str | None, typer.Option(help="A recipe of `pclc train --adversarial`.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Workers of the plain loop's DataLoader.")] = 0,
     root: Root = None,
     device: Device = None,
@@ -125,7 +125,7 @@ def train(
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Whole epochs with shuffling and augmentation, beside the loop that everybody writes.
+    """Time whole epochs, with shuffling and augmentation, against the training loop that everybody writes.
 
     Examples: `pclc bench train mnist --epochs 10`, `pclc bench train cifar10 --adversarial pc`
     """
@@ -172,7 +172,7 @@ def accuracy(
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Clean accuracy of the paper's protocol over seeds and precisions.
+    """Measure the clean accuracy of the paper's protocol over seeds and precisions.
 
     Example: `pclc bench accuracy mnist --seeds 3 --precision bf16 --precision fp32`
     """
@@ -202,7 +202,7 @@ def accuracy(
 @bench_app.command()
 def attack(
     run: Run,
-    attack: Annotated[str, typer.Option(help="PGD or AutoAttack, which peers have too; or any other.")] = (
+    attack: Annotated[str, typer.Option(help="PGD or AutoAttack, which the peers have too, or any other.")] = (
         "pgd(eps=0.1, alpha=0.01, steps=40)"
     ),
     examples: Examples = 1000,
@@ -214,7 +214,7 @@ def attack(
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """An attack beside the same attack of every other library that is installed (`make peers`).
+    """Time an attack against the same attack in every other library that is installed (`make peers`).
 
     Examples: `pclc bench attack runs/mnist-lenet5-ce-0 --attack 'pgd(eps=0.3, alpha=0.01, steps=40)'`,
     `pclc bench attack runs/robust --attack 'autoattack(eps=8/255)' --examples 1000 --batch-size 1000`
@@ -237,7 +237,7 @@ def attack(
 @bench_app.command()
 def passes(
     networks: Annotated[
-        list[str] | None, typer.Option("--network", help="May be given again; by default four.")
+        list[str] | None, typer.Option("--network", help="May be repeated; by default four networks.")
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Images a pass; by default what suits the device.")
@@ -248,7 +248,7 @@ def passes(
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Logits and gradients a second, as attacks ask for them, beside the plain model; no training, no data.
+    """Time logits and gradients as attacks compute them, against the plain model; needs no training and no data.
 
     Example: `pclc bench passes --network vgg13 --device cpu --batch-size 50`
     """
@@ -265,16 +265,14 @@ def passes(
 @bench_app.command()
 def robustness(
     runs: Annotated[list[Path], typer.Argument(help="Run directories of trained models.")],
-    attacks: Annotated[list[str], typer.Option("--attack", help="An attack; may be given again.")],
-    examples: Annotated[
-        int | None, typer.Option(min=1, help="Test images, from the first on; all if left out.")
-    ] = None,
+    attacks: Annotated[list[str], typer.Option("--attack", help="An attack; may be repeated.")],
+    examples: Annotated[int | None, typer.Option(min=1, help="Test images, from the first on; by default all.")] = None,
     root: Root = None,
     device: Device = None,
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """What trained models keep under attack, for the page of figures; `pclc evaluate` tells more about one model.
+    """Measure what trained models keep under attack, for the page of figures; `pclc evaluate` says more about one.
 
     Example: `pclc bench robustness runs/madry --attack 'pgd(eps=8/255, alpha=2/255, steps=50, objective="margin")'`
     """
@@ -299,7 +297,7 @@ def parity(
     norm: Annotated[str, typer.Option(help="Linf or L2.")] = "Linf",
     components: Annotated[
         list[str] | None,
-        typer.Option("--component", help="apgd-ce, apgd-t, fab-t, square, autoattack (the whole); all if left out."),
+        typer.Option("--component", help="apgd-ce, apgd-t, fab-t, square, autoattack (the whole); by default all."),
     ] = None,
     examples: Examples = 1000,
     seeds: Annotated[int, typer.Option(min=1, help="Attack seeds, averaged over.")] = 3,
@@ -309,9 +307,9 @@ def parity(
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """AutoAttack and its components beside pyautoattack's: is any of them weaker? (`make peers`)
+    """Compare AutoAttack and its components with pyautoattack's: is any of ours weaker? (`make peers`)
 
-    Killed at any moment, the same command with the same --save goes on after the last component that was finished.
+    If it is killed, the same command with the same --save continues after the last component that was finished.
 
     Example: `pclc bench parity runs/mnist-lenet5-ce-0 --eps 0.1 --component apgd-ce --component apgd-t`
     """
@@ -350,14 +348,12 @@ def zoo(
     mode: Annotated[str, typer.Option(help="Of the audits: quick, standard or full.")] = "standard",
     seeds: Annotated[int, typer.Option(min=1, help="Models of each kind.")] = 3,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
-    families: Annotated[
-        list[str] | None, typer.Option("--family", help="Only this family; may be given again.")
-    ] = None,
+    families: Annotated[list[str] | None, typer.Option("--family", help="Only this family; may be repeated.")] = None,
     save: Save = None,
-    page: Annotated[Path | None, typer.Option(help="A page whose section on error rates is written anew.")] = None,
+    page: Annotated[Path | None, typer.Option(help="A page whose section on error rates is rewritten.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How often is the verdict of an audit wrong? Models made for it, hollow and honest ones, on digits.
+    """Measure how often an audit's verdict is wrong, on hollow and honest models of the digits.
 
     Example: `pclc bench zoo --save results/zoo.json --page docs/audit.md`
     """
@@ -380,20 +376,20 @@ def zoo(
 @bench_app.command()
 def audits(
     run: Annotated[
-        Path | None, typer.Argument(help="Run directory whose audit is to be kept; none: only --page.")
+        Path | None, typer.Argument(help="Run directory whose audit is kept; may be left out with --page.")
     ] = None,
     audit: Annotated[Path | None, typer.Option(help="Folder of its audit.json; by default the run directory.")] = None,
     transfer_from: Annotated[
         Path | None, typer.Option(help="Run directory that the audit made transfers from, if it did.")
     ] = None,
     save: Annotated[Path | None, typer.Option(help="The file to keep it in, under --results.")] = None,
-    results: Annotated[Path, typer.Option(help="Folder with the audits that are kept.")] = Path("results/audits"),
+    results: Annotated[Path, typer.Option(help="Folder with the kept audits.")] = Path("results/audits"),
     pages: Annotated[
         list[Path] | None,
-        typer.Option("--page", help="A page whose section on audits is written anew; may be given again."),
+        typer.Option("--page", help="A page whose section on audits is rewritten; may be repeated."),
     ] = None,
 ) -> None:
-    """Keep what an audit found, with the commands that repeat it, and write the page's section on audits.
+    """Keep what an audit found, with the commands that repeat it, and rewrite the section on audits of a page.
 
     Examples: `pclc bench audits runs/x --save results/audits/x.json`, `pclc bench audits --page docs/audit.md`
     """
@@ -401,7 +397,7 @@ def audits(
     from pclc.bench.audits_page import sentence, write_audits
 
     if (run is None) != (save is None) or (run is None and not pages):
-        raise ValueError("Expected a run directory with --save, or --page, or all of them.")
+        raise ValueError("Expected a run directory with --save, or --page, or both.")
     if run is not None and save is not None:
         kept = record(run, audit or run, transfer_from)
         kept.save(save)
@@ -415,7 +411,7 @@ def page(
     results: Annotated[Path, typer.Option(help="Folder with the saved results.")] = Path("results/bench"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/performance.md"),
 ) -> None:
-    """Write the page of measured figures from saved results.
+    """Write the page of figures from saved results.
 
     Example: `pclc bench page --results results/bench --out docs/performance.md`
     """

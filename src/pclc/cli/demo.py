@@ -16,7 +16,7 @@ from pclc.cli.output import interruptible, print_table
 
 def demo(
     data: Annotated[
-        str, typer.Option(help="Data set; digits come with scikit-learn, others must be on disk (pclc data fetch).")
+        str, typer.Option(help="Data set: digits come with scikit-learn, others must be on disk (pclc data fetch).")
     ] = "digits",
     out: Annotated[
         Path | None, typer.Option(help="Folder for runs and report; by default runs/demo, or runs/demo-DATA.")
@@ -24,22 +24,22 @@ def demo(
     examples: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Only the first so many test images; by default all digits, 1,000 of others, 500 on a CPU."
+            min=1, help="Test images, from the first on; by default all of the digits, 1,000 of others, 500 on a CPU."
         ),
     ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Of each phase of training; by default as in the paper, on a CPU at most 5 (but for digits)."
+            min=1, help="Of each training phase; by default the paper's, on a CPU at most 5 (except for the digits)."
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="A network; by default the paper's, and lenet5 for colour images on a CPU."),
+        typer.Option(help="Network; by default the paper's, but lenet5 for colour images on a CPU."),
     ] = None,
     adversarial: Annotated[
         bool | None,
-        typer.Option(help="Also train adversarially, which takes long on anything but digits; by default only there."),
+        typer.Option(help="Also train adversarially, which is slow on anything but the digits; by default only there."),
     ] = None,
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
@@ -47,10 +47,10 @@ def demo(
 ) -> None:
     """Train with cross-entropy, GCE and PC-LC, attack, audit, and write a report that shows what is left.
 
-    On the digits, which need no download, it takes a minute or two, and has an adversarially trained model beside the
-    others. Other data sets are trained as in the paper on a GPU. On a CPU the demo is cut short, to about ten minutes
-    on two cores: fewer epochs and test images, and a small network for colour images; the page says so. Interrupted at
-    any moment, the same command goes on where it was.
+    On the digits, which need no download, this takes a minute or two and includes an adversarially trained model. On a
+    GPU, other data sets are trained as in the paper. On a CPU, the demo is cut to about ten minutes on two cores: fewer
+    epochs and test images, and a small network for colour images; the page says so. If it is interrupted, the same
+    command continues where it stopped.
 
     Examples:
 
@@ -65,6 +65,7 @@ def demo(
     import torch
 
     import pclc
+    from pclc.attacks.attack import number_text
     from pclc.experiments.demo import Extent, extent_of, run_demo
     from pclc.report import load_runs, write_report
 
@@ -76,7 +77,7 @@ def demo(
     train, test = pclc.load_dataset(data, "train", root), pclc.load_dataset(data, "test", root)
     execution = pclc.Execution(device=device)
     usual = extent_of(train, execution.torch_device)
-    with interruptible(lambda: f"what is finished is in {out}, and the same command goes on there."):
+    with interruptible(lambda: f"what is finished is in {out}, and the same command continues from there."):
         result = run_demo(
             train,
             test,
@@ -98,8 +99,8 @@ def demo(
     # make demo leaves the command in the environment it made, which is not on the path of the shell.
     command = "pclc" if shutil.which("pclc") else os.path.relpath(Path(sys.executable).with_name("pclc"))
     look_next = (
-        f"Open {page} in a browser: all of it is there. Next, a longer audit: "
-        f"{command} audit {shlex.quote(str(result.findings[-1].run))} --eps {result.eps:.4g}"
+        f"Open {page} in a browser for the whole story. Next, try a longer audit: "
+        f"{command} audit {shlex.quote(str(result.findings[-1].run))} --eps {number_text(result.eps)}"
     )
     if as_json:
         rows = [{**asdict(finding), "run": str(finding.run)} for finding in result.findings]

@@ -48,8 +48,8 @@ def show_plan(chosen: Sequence[Experiment], selection: Selection, settings: Grid
     left = ", ".join(f"{cost} on {each.device}" for each, cost in zip(known, costs, strict=True))
     typer.echo(f"\n{len(cells)} cells{limits}, {sum(cells.values())} of them finished; left: {left}")
     typer.echo(
-        "Of one cell after the other, each on one device, or on --threads cores. ~ is an estimate where no finished "
-        "cell did the same on such a device: from other data sets, or from the passes that it takes."
+        "Times are for one cell after another, each on one device, or on --threads cores. ~ marks an estimate, from "
+        "other data sets or from the number of passes, where no finished cell did the same on such a device."
     )
 
 

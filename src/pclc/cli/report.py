@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders of them.")],
     out: Annotated[
-        Path | None, typer.Option(help="The page; by default report.html in the folder given, or here for several.")
+        Path | None, typer.Option(help="The page; by default report.html in the given folder, or here for several.")
     ] = None,
-    title: Annotated[str, typer.Option(help="Of the page.")] = "Robustness report",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "Robustness report",
     eps: Annotated[
-        str | None, typer.Option(help="Radius that the summary is about, such as 8/255; by default the audits'.")
+        str | None, typer.Option(help="Eps of the summary, such as 8/255; by default that of the audits.")
     ] = None,
     norm: Annotated[str, typer.Option(help="With --eps: Linf or L2.")] = "Linf",
     inspect: Annotated[
         str | None,
-        typer.Option(help="First look at each model under this attack: images, confusions, t-SNE (inspection.json)."),
+        typer.Option(help="First inspect each model under this attack: images, confusion, t-SNE (inspection.json)."),
     ] = None,
     trust_factory: Annotated[
         bool, typer.Option("--trust-factory", help="Import the package.module:factory that a run directory names.")
@@ -31,8 +31,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML page about run directories, from their result files alone.
 
-    It opens from disk, loads nothing, and shows what is there: accuracy over eps, audits, images, training, conditions
-    and the commands that repeat it all.
+    The page opens from disk, loads nothing, and shows what the runs hold: accuracy over eps, audits, images, training,
+    conditions, and the commands that repeat it all.
 
     Examples:
 
@@ -60,11 +60,11 @@ def report(
     found = load_runs(runs, trust_factory=trust_factory)
     if inspect is not None:
         for run in found:
-            typer.echo(f"looking at {run.path}", err=True)
+            typer.echo(f"inspecting {run.path}", err=True)
             _inspect(run.path, inspect, trust_factory, root, device)
         found = load_runs(runs, trust_factory=trust_factory)
     if budget is not None and not any(is_same(own, budget) for run in found for own in run.budgets):
-        raise ValueError(f"Expected --eps and --norm of an attack or an audit in the runs, but got {norm} {eps}.")
+        raise ValueError(f"Expected --eps and --norm of an attack or audit in the runs, but got {norm} {eps}.")
     page = write_report(
         found, out or (runs[0] if len(runs) == 1 else Path()) / "report.html", title=title, budget=budget
     )

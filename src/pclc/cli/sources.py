@@ -101,14 +101,14 @@ def _from_robustbench(name: str, folder: Path | None, dataset: str, threat_model
         from robustbench.utils import load_model as load_from_zoo
     except ImportError as error:
         raise ModuleNotFoundError(
-            f"RobustBench is not installed or misses something ({error}); it is needed for --robustbench. Install it "
-            "as its page says (github.com/RobustBench/robustbench), or use --model package.module:factory --weights."
+            f"--robustbench needs RobustBench, which cannot be imported ({error}). Install it as its page says "
+            "(github.com/RobustBench/robustbench), or use --model package.module:factory --weights."
         ) from error
     where: dict[str, Any] = {} if folder is None else {"model_dir": str(folder)}
     try:
         model = load_from_zoo(model_name=name, dataset=_ROBUSTBENCH_DATA[dataset], threat_model=threat_model, **where)
     except KeyError:
         raise ValueError(
-            f"Expected a name of RobustBench's zoo for {dataset}, {threat_model}, but got {name!r}."
+            f"Expected a name in RobustBench's zoo for {dataset}, {threat_model}, but got {name!r}."
         ) from None
     return cast(nn.Module, model)

@@ -45,9 +45,7 @@ _TRAINED = {
     "pc-lc": "with the loss of the paper",
     "adversarial": "with cross-entropy on adversarial examples, which is known to help",
 }
-_CHOSEN = (
-    "The recipe of adversarial training was set with test images in view, so that its figure may flatter a little."
-)
+_CHOSEN = "The recipe of adversarial training was set with test images in view, so its figure may flatter it a little."
 # How many pixels of training images two cores get through in the time that a demo may take: five epochs of MNIST.
 _PIXELS = 250_000_000
 _SMALL_LR = 0.001
@@ -112,7 +110,7 @@ class DemoResult:
             f"Under PGD on cross-entropy at eps {self.eps:.4g}, the figure that papers report, "
             f"{_listed(plain, lambda finding: finding.pgd)} of {self.examples} test images."
         )
-        second = f"Over all attacks made here {_listed(self.findings, lambda finding: finding.worst)}."
+        second = f"Over all attacks made here, {_listed(self.findings, lambda finding: finding.worst)}."
         verbs = {"refuted": "refutes", "not refuted": "does not refute", "cannot judge": "cannot judge"}
         judged = {
             verb: [NAMES[finding.name] for finding in self.findings if finding.verdict == verdict]
@@ -121,8 +119,8 @@ class DemoResult:
         parts = [f"{verb} that of {joined(names)}" for verb, names in judged.items() if names]
         parts[0] = parts[0].replace(" that of ", " the figure of ")
         third = (
-            f"The audit, with a PGD of its own, {joined(parts)}; a figure of PGD is how far PGD got, and only "
-            "witnesses refute it."
+            f"The audit, which runs a PGD of its own, {joined(parts)}. A PGD figure only says how far PGD got, and "
+            "only witnesses refute it."
         )
         return [first, second, third]
 
@@ -253,9 +251,7 @@ def notes_of(dataset: str, extent: Extent, examples: int, available: int, advers
             f"{preset.epochs} + {preset.epochs}; its figures are not those of that training."
         )
     if examples < available:
-        notes.append(
-            f"The first {examples:,} of {available:,} test images are attacked, which the intervals allow for."
-        )
+        notes.append(f"The first {examples:,} of {available:,} test images are attacked; the intervals allow for that.")
     if adversarial and dataset == "digits":
         notes.append(_CHOSEN)
     return tuple(notes)

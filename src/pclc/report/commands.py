@@ -57,7 +57,7 @@ def _train(run: Run, content: dict[str, Any]) -> str:
     config, dataset, model = TrainConfig.from_dict(content["train"]), content["dataset"]["name"], content["model"]
     options = _training_options(dataset, config) if dataset in PRESETS else None
     if options is None or model.get("normalize") is not None:
-        return "# Training: pclc.train with the configuration in config.json; its options do not cover all of it."
+        return "# Training: pclc.train with the configuration in config.json, which no options cover."
     words = ["pclc", "train", dataset, *options, "--model", model["name"], "--precision", content["precision"]]
     device = (run.training or {}).get("device")
     return _line([*words, *(["--device", device] if device == "cpu" else []), "--out", str(run.path)])
@@ -113,7 +113,7 @@ def _evaluate(run: Run, evaluation: Evaluation) -> list[str]:
                 f"# {outcome.attack}: with --transfer-from, a run whose model has the hash {outcome.substitute}."
             )
         elif read_attack(outcome.attack) is None:
-            lines.append(f"# {outcome.attack}: a callable, which no command names.")
+            lines.append(f"# {outcome.attack}: a Python callable, which no command can name.")
         else:
             texts.append(outcome.attack)
     if not texts:

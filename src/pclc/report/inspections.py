@@ -30,8 +30,8 @@ def _inspection(name: str, found: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "sentence": (
-            f"{found['turned']:,} of {found['n']:,} images of {found['conditions']['data']} were right and are turned "
-            f"by {found['attack']}{budget}."
+            f"{found['turned']:,} of {found['n']:,} images ({found['conditions']['data']}) are classified correctly, "
+            f"and turned by {found['attack']}{budget}."
         ),
         "examples": [_example(example, classes, found["shape"], found["norm"]) for example in found["examples"]],
         "confusion": _confusion(name, found["confusion"][-1], classes),
@@ -130,6 +130,6 @@ def _plane(name: str, plane: dict[str, Any], classes: list[str]) -> dict[str, An
     ]
     return {
         "plane": scatter(plane["points"], labels, attacks, classes, label),
-        "overlap": f"{plane['overlap']:.1f} % of the clean images have mostly neighbours of other classes.",
+        "overlap": f"For {plane['overlap']:.1f} % of the clean images, most neighbours are of other classes.",
         "plane_table": table(f"Points of {name}", ("class", "clean images", "successful attacks"), rows),
     }

@@ -156,7 +156,7 @@ def _unusual(run: Run) -> Run:
         if split == "train" or (split == "test" and dataset != own):
             notes.append(f"{name}.json is about {conditions['data']}, not about the test images of {own}.")
         if conditions.get("eight_bit"):
-            notes.append(f"{name}.json is about adversarial images that were rounded to 8 bits.")
+            notes.append(f"{name}.json is about adversarial images rounded to 8 bits.")
     return replace(run, notes=(*run.notes, *notes))
 
 
@@ -168,11 +168,11 @@ def _own(run: Run, trust_factory: bool) -> Run:
     try:
         own = model_hash(load_model(run.path, trust_factory=trust_factory))
     except ValueError as error:  # a factory that is not trusted, or files that do not fit
-        return replace(run, notes=(f"Whether its results are of the model in its folder was not checked: {error}",))
+        return replace(run, notes=(f"Its results could not be checked against the model in its folder: {error}",))
     foreign, notes = [], []
     for name, conditions in about.items():
         if conditions["model_hash"] is None:
-            notes.append(f"{name}.json is about a function without weights, which may be another model.")
+            notes.append(f"{name}.json is about a function without weights, which may not be the model in the folder.")
         elif conditions["model_hash"] != own:
             foreign.append(name)
             notes.append(

@@ -58,12 +58,12 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
         "table": table(f"Accuracy in % at {where}", columns, rows),
         "how_to_read": (
             "Plain PGD is PGD on cross-entropy, the figure that papers report. The worst case is the share of images "
-            "that stand against every attack of the evaluation. An audit makes attacks of its own, also its own plain "
-            "PGD, on its own choice of images, so that its figures can differ from those of the table. What is really "
-            "left is at most the smaller of both. Lost: plain PGD minus the worst case. A verdict is about the figure "
-            "claimed, that of plain PGD unless another was stated, and not about the model: a low figure that is not "
-            "refuted is a low figure. Eps says how far "
-            "an attack may go, with pixels from 0 to 1: each pixel by eps (Linf), or all together by that length (L2)."
+            "that are classified correctly as they are and under every attack of the evaluation. An audit runs attacks "
+            "of its own, including its own plain PGD, on its own choice of images, so its figures can differ from "
+            "those of the table. What is really left is at most the smaller of the two. Lost: plain PGD minus the "
+            "worst case. A verdict is about the claimed figure, that of plain PGD unless another was stated, and not "
+            "about the model: a low figure that is not refuted is still low. Eps says how far an attack may go, with "
+            "pixels from 0 to 1: each pixel by eps (Linf), or the whole image by that length (L2)."
         ),
     }
 
@@ -95,7 +95,7 @@ def published(runs: Sequence[Run]) -> Table | None:
             Cell(
                 f"{100 * beside.ours.value - beside.figure.value:+.1f}", 100 * beside.ours.value - beside.figure.value
             ),
-            "as the paper's protocol is here" if beside.same_training else "other settings",
+            "the paper's protocol" if beside.same_training else "other settings",
             " ".join(remark.text for remark in beside.figure.remarks) or NONE,
         ]
         for run in runs
@@ -274,7 +274,7 @@ def _every_figure(measured: Sequence[tuple[Run, list[Series]]]) -> Table:
         "run", "attack", "norm", "eps", "accuracy %", "95 % interval", "images", "mean Linf", "mean L2",
         "forward passes", "zero gradients %",
     )  # fmt: skip
-    caption = "Every figure; sizes are of perturbations that turned an image, passes are of an image"
+    caption = "Every figure; sizes are means over the perturbations that turned an image, passes are per image"
     return table(caption, columns, rows)
 
 

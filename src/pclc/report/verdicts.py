@@ -17,7 +17,7 @@ def headline(runs: Sequence[Run]) -> str:
     named = {verdict: [run.name for run in runs if _verdict_of(run) == verdict] for verdict in _ORDER}
     words = {
         "refuted": ("does", "do", "not hold up"),
-        "cannot judge": ("was", "were", "looked at, but could not be judged"),
+        "cannot judge": ("could", "could", "not be judged"),
         "not refuted": ("was", "were", "not refuted, which is no proof"),
         "not audited": ("was", "were", "not audited"),
     }
@@ -77,7 +77,7 @@ def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
 
 def _audit(name: str, audit: dict[str, Any]) -> dict[str, Any]:
     about, over = audit["conditions"], audit["overstatement"]
-    bound = f"at least {100 * over['bound']:.1f} % at {over['confidence']:.0%} confidence"
+    bound = f"at least {100 * over['bound']:.1f} % at {100 * over['confidence']:g} % confidence"
     overstated = "nothing is claimed" if over["value"] is None else f"{100 * over['value']:.1f} % of the claim, {bound}"
     facts = [
         ("claimed" if audit["stated_claim"] is None else "claimed (stated)", _claimed(audit)),
@@ -86,7 +86,7 @@ def _audit(name: str, audit: dict[str, Any]) -> dict[str, Any]:
         ("overstated by", overstated),
         ("threat model", f"{about['norm']}, eps {about['eps']:.6g}"),
         ("examples", f"{audit['clean']['n']} of {about['given']} given, {about['data']}"),
-        ("mode", about["mode"] + (" and the next one" if about["escalated"] else "") + f", seed {about['seed']}"),
+        ("mode", about["mode"] + (", escalated" if about["escalated"] else "") + f", seed {about['seed']}"),
         ("witnesses", str(audit["witnesses"]["count"])),
         ("took", f"{audit['seconds']:.1f} s on {about['device']}"),
     ]
