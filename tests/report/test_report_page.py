@@ -235,6 +235,16 @@ def test_attacks_that_would_share_a_name_get_their_texts() -> None:
     assert [line.label for line in series_of(evaluation(9, texts))] == [*texts, WORST]
 
 
+def test_a_transfer_is_one_line_over_eps() -> None:
+    flags = torch.ones(9, dtype=torch.bool)
+    transfers = tuple(
+        outcome(f"fgsm(eps={eps})", flags, attack=f"transfer(fgsm(eps={eps}), substitute=ce)", substitute="s" * 16)
+        for eps in (0.1, 0.2)
+    )
+    lines = {line.label: line for line in series_of(replace(evaluation(9), outcomes=transfers))}
+    assert [point.eps for point in lines["FGSM from ce"].points] == [0.0, 0.1, 0.2]
+
+
 def test_published_figures_stand_beside_the_same_attack(tmp_path: Path) -> None:
     run = load_runs([measured(trained(tmp_path / "x", paper_config("mnist", loss="pc-lc")), 100)])[0]
     rows = {beside.figure.row: beside for beside in beside_published(run) if beside.figure.table == "table1"}

@@ -1,5 +1,6 @@
 """Outcomes as lines over eps: which attacks belong together, and what they are called."""
 
+import re
 import warnings
 from collections import Counter
 from dataclasses import fields
@@ -58,10 +59,13 @@ def label_of(text: str) -> str:
     Example:
         >>> label_of("pgd(eps=0.1, alpha=0.01, steps=40)"), label_of('apgd(eps=0.1, steps=100, objective="dlr")')
         ('PGD-40', 'APGD-100, dlr')
+        >>> label_of("transfer(fgsm(eps=0.1), substitute=ce)")
+        'FGSM from ce'
     """
     attack = read_attack(text)
     if attack is None:
-        return text
+        transfer = re.fullmatch(r"transfer\((.+), substitute=(.+)\)", text)
+        return f"{label_of(transfer[1])} from {transfer[2]}" if transfer else text
     kind = type(attack).__name__
     name = _SHORT.get(kind, kind)
     usual = {field.name: field.default for field in fields(attack)}
