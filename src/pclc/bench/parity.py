@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from importlib.util import find_spec
 from statistics import mean, stdev
 from typing import Any
@@ -13,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks import Attack, AutoAttack
-from pclc.attacks.balls import row_norms
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.types import Norm
 from pclc.bench.result import BenchResult, conditions
+from pclc.evaluation.budget import is_inside
 from pclc.hashes import model_hash
 
 WHOLE = "autoattack"
@@ -68,7 +69,7 @@ def bench_parity(
             "are tried again on a float64 copy of the model, with their norm and range "
             f"checked. pyautoattack runs in batches of {batch_size}.",
         ),
-        conditions={**conditions(x.device), "pyautoattack": _version(), "model": str(model_hash(model))},
+        conditions={**conditions(x.device), "pyautoattack": version("pyautoattack"), "model": str(model_hash(model))},
         rows=(),
     )
     known = {row["attack"]: row for row in before.rows} if before and _is_alike(before, result) else {}
@@ -107,12 +108,6 @@ def bench_parity(
 def _is_alike(before: BenchResult, now: BenchResult) -> bool:
     """Whether rows of both may stand in one table: everything but the day is the same."""
     return (before.notes, {**before.conditions, "date": ""}) == (now.notes, {**now.conditions, "date": ""})
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("pyautoattack")
 
 
 def _timed(craft: Callable[[], Tensor], x: Tensor) -> tuple[Tensor, float]:
@@ -174,10 +169,5 @@ def _hold(twin: nn.Module, x: Tensor, x_adv: Tensor, y: Tensor, eps: float, norm
     """How many examples are adversarial in float64: another class predicted, inside the ball and the box."""
     if not len(x):
         return 0
-    x, x_adv = x.double(), x_adv.double()
-    delta = x_adv - x
-    size = row_norms(delta).flatten() if norm == "L2" else delta.flatten(1).abs().amax(1)
-    # eps was added to x in float32.
-    inside = (size <= eps + 1e-6) & (x_adv.flatten(1).amin(1) >= 0) & (x_adv.flatten(1).amax(1) <= 1)
     with torch.no_grad():
-        return int((inside & (twin(x_adv).argmax(1) != y)).sum())
+        return int((is_inside(x_adv, x, norm, eps) & (twin(x_adv.double()).argmax(1) != y)).sum())

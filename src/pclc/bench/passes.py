@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -112,14 +113,10 @@ def _works(model: nn.Module, victims: dict[str, Victim], x: Tensor, y: Tensor) -
     asked: dict[str, dict[str, Work]]
     asked = {"logits": {_PLAIN: logits}, "gradients": {_PLAIN: gradient}, "exact logits": {_PLAIN: exact}}
     for way, victim in victims.items():
-        asked["logits"][way] = _call(victim.logits, x)
-        asked["gradients"][way] = _call(victim.gradient, margin, x, y)
-    asked["exact logits"]["pclc"] = _call(victims["pclc"].exact_logits, x)  # all decide in the same way
+        asked["logits"][way] = partial(victim.logits, x)
+        asked["gradients"][way] = partial(victim.gradient, margin, x, y)
+    asked["exact logits"]["pclc"] = partial(victims["pclc"].exact_logits, x)  # all decide in the same way
     return asked
-
-
-def _call(function: Callable[..., object], *arguments: object) -> Work:
-    return lambda: function(*arguments)
 
 
 def _waiting(work: Work, device: torch.device) -> Work:

@@ -9,7 +9,6 @@ from pclc.attacks import Attack, parse_attack
 from pclc.bench.result import BenchResult, conditions
 from pclc.bench.training_words import training_words
 from pclc.data.dataset import Dataset
-from pclc.evaluation import Accuracy
 from pclc.execution import Execution
 
 
@@ -39,7 +38,8 @@ def bench_robustness(
         accuracies = {"clean": found.clean_accuracy} | {outcome.attack: outcome.accuracy for outcome in found.outcomes}
         accuracies["worst case"] = found.robust_accuracy
         for attack, accuracy in accuracies.items():
-            rows.append({**case, "attack": attack, **_percent(accuracy)})
+            share = {"accuracy %": accuracy.value, "low": accuracy.low, "high": accuracy.high}
+            rows.append({**case, "attack": attack, **{column: 100 * value for column, value in share.items()}})
             report(rows[-1])
     return BenchResult(
         benchmark="robustness",
@@ -51,11 +51,3 @@ def bench_robustness(
         conditions=conditions(execution.torch_device),
         rows=tuple(rows),
     )
-
-
-def _percent(accuracy: Accuracy) -> dict[str, float]:
-    return {
-        "accuracy %": 100 * accuracy.correct / accuracy.n,
-        "low": 100 * accuracy.low,
-        "high": 100 * accuracy.high,
-    }

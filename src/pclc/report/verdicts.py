@@ -78,7 +78,9 @@ def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
 def _audit(name: str, audit: dict[str, Any]) -> dict[str, Any]:
     about, over = audit["conditions"], audit["overstatement"]
     bound = f"at least {100 * over['bound']:.1f} % at {100 * over['confidence']:g} % confidence"
-    overstated = "nothing is claimed" if over["value"] is None else f"{100 * over['value']:.1f} % of the claim, {bound}"
+    overstated = f"{100 * (over['value'] or 0):.1f} % of the claim, {bound}"
+    if over["value"] is None or over["value"] <= 0:
+        overstated = "nothing is claimed" if over["value"] is None else "nothing: more is left than is claimed"
     facts = [
         ("claimed" if audit["stated_claim"] is None else "claimed (stated)", _claimed(audit)),
         ("left in the worst case", _share(audit["robust_accuracy"])),
