@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from pclc.bench.timing import host_seconds, in_turns
 from pclc.execution import Execution, ieee_fp32, in_batches
 
 Craft = Callable[[Tensor, Tensor], Tensor]
+_FAIR = "bf16, channels last, compiled"
 
 
 def bench_attack(
@@ -38,22 +39,54 @@ def bench_attack(
     are we, unless `compiled` is False: the first run of each compiles for up to a minute. `report` sees what is known
     after each run, and the variant that ran.
     """
-    model = model.eval()
+    model.eval()
     variants = _ours(model, attack, x.device, batch_size) | _peers(model, attack, x, batch_size)
     variants = {name: craft for name, craft in variants.items() if compiled or not name.endswith(_FAIR)}
     accuracies: dict[str, float] = {}
     times: dict[str, list[float]] = {name: [] for name in variants}  # the first of each is cold
 
     def result() -> BenchResult:
-        return _result(attack, title, len(x), batch_size, x.device, times, accuracies)
+        """What is known by now: variants that have run at least once."""
+        done = {name: seconds for name, seconds in times.items() if name in accuracies}
+        warm = {name: median(seconds[1:] or seconds) for name, seconds in done.items()}
+        peers = [name for name in done if not name.startswith("pclc")]
+        usual = min((warm[name] for name in peers if not name.endswith(_FAIR)), default=None)
+        fair = min((warm[name] for name in peers if name.endswith(_FAIR)), default=None)
+        rows: list[dict[str, Any]] = [
+            {
+                "variant": name,
+                "ms": warm[name] * 1e3,
+                "cold ms": seconds[0] * 1e3,
+                "runs": len(seconds),
+                "accuracy %": accuracies[name],
+                "times the fastest peer": usual / warm[name] if usual else None,
+                "times the fair peer": fair / warm[name] if fair else None,
+            }
+            for name, seconds in done.items()
+        ]
+        return BenchResult(
+            benchmark="attack",
+            command="pclc bench attack",
+            notes=(
+                f"{attack} on {len(x):,} images of {title}, {batch_size} at a time. ms is the median of all runs but "
+                "the first, which is cold and compiles; variants take turns in changing order. Accuracy is what is "
+                'left, decided in IEEE float32 for all; with stop="never" as the last iterate has it. stop="success" '
+                "leaves an image alone as soon as it is fooled, which no peer does inside a run of a gradient attack. "
+                "The fair peer is given the model compiled, channels last and under bf16 autocast.",
+            ),
+            conditions=conditions(x.device),
+            rows=tuple(rows),
+        )
 
     def work(name: str, craft: Craft) -> Callable[[], None]:
         def run() -> None:
+            model.eval()  # some peers leave it in train mode
             start = time.perf_counter()
             x_adv = craft(x, y)
             if x.is_cuda:
                 torch.cuda.synchronize()
             times[name].append(time.perf_counter() - start)
+            model.eval()
             accuracies[name] = 100 * _accuracy(model, x_adv, y, batch_size)
             report(result(), name)
 
@@ -63,51 +96,6 @@ def bench_attack(
         warnings.simplefilter("ignore")  # of peers, and of ours the same in every round
         in_turns({name: work(name, craft) for name, craft in variants.items()}, rounds, host_seconds)
     return result()
-
-
-def _result(
-    attack: Attack,
-    title: str,
-    n: int,
-    batch_size: int,
-    device: torch.device,
-    times: Mapping[str, Sequence[float]],
-    accuracies: Mapping[str, float],
-) -> BenchResult:
-    """What is known by now: variants that have run at least once."""
-    done = {name: seconds for name, seconds in times.items() if name in accuracies}
-    warm = {name: median(seconds[1:] or seconds) for name, seconds in done.items()}
-    peers = [name for name in done if not name.startswith("pclc")]
-    usual = min((warm[name] for name in peers if not name.endswith(_FAIR)), default=None)
-    fair = min((warm[name] for name in peers if name.endswith(_FAIR)), default=None)
-    rows: list[dict[str, Any]] = [
-        {
-            "variant": name,
-            "ms": warm[name] * 1e3,
-            "cold ms": seconds[0] * 1e3,
-            "runs": len(seconds),
-            "accuracy %": accuracies[name],
-            "times the fastest peer": usual / warm[name] if usual else None,
-            "times the fair peer": fair / warm[name] if fair else None,
-        }
-        for name, seconds in done.items()
-    ]
-    return BenchResult(
-        benchmark="attack",
-        command="pclc bench attack",
-        notes=(
-            f"{attack} on {n:,} images of {title}, {batch_size} at a time. ms is the median of all runs but the first, "
-            "which is cold and compiles; variants take turns in changing order. Accuracy is what is left, decided in "
-            'IEEE float32 for all; with stop="never" as the last iterate has it. stop="success" leaves an image alone '
-            "as soon as it is fooled, which no peer does inside a run of a gradient attack. The fair peer is given the "
-            "model compiled, channels last and under bf16 autocast.",
-        ),
-        conditions=conditions(device),
-        rows=tuple(rows),
-    )
-
-
-_FAIR = "bf16, channels last, compiled"
 
 
 def _ours(model: nn.Module, attack: Attack, device: torch.device, batch_size: int) -> dict[str, Craft]:

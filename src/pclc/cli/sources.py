@@ -60,17 +60,20 @@ class Source:
     @property
     def dataset(self) -> str | None:
         """The name of the data set that the model was trained on, where a run directory says so."""
-        if self.run is None or not (self.run / "config.json").exists():
-            return None
-        return str(RunDirectory(self.run).config["dataset"]["name"])
+        config = self._config
+        return config["dataset"]["name"] if config else None
 
     @property
     def loss(self) -> str | None:
         """The name of the loss that the model was trained with, where a run directory says so."""
+        return self._config.get("train", {}).get("loss")  # type: ignore[no-any-return]
+
+    @property
+    def _config(self) -> dict[str, Any]:
+        """What the training was asked for; nothing where the folder does not say it."""
         if self.run is None or not (self.run / "config.json").exists():
-            return None
-        named = RunDirectory(self.run).config.get("train", {}).get("loss")
-        return None if named is None else str(named)
+            return {}
+        return RunDirectory(self.run).config
 
     def load(self, dataset: Dataset, execution: Execution) -> nn.Module:
         """The model, in eval mode, on the device; `dataset` gives a factory its classes, channels and size."""
