@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from result_files import audited, measured, trained
 
+import pclc
 from pclc.report import load_runs
 from pclc.report.commands import commands_of, training_command
 from pclc.training import ADVERSARIAL_PRESETS, TrainConfig, adversarial_config, adversarial_preset, paper_config
@@ -51,6 +52,16 @@ def test_what_differs_is_named_as_people_write_it(tmp_path: Path) -> None:
     assert (
         words == "pclc train cifar10 --loss gce --seed 4 --milestones 0.5 --model vgg13 --precision bf16 --out runs/b"
     )
+
+
+def test_no_command_stands_for_a_training_on_own_images(tmp_path: Path) -> None:
+    """`pclc train` would read all of the official files."""
+    part = pclc.load_dataset("digits").subset(range(64))
+    config = TrainConfig(loss="ce", warm_up_epochs=0, epochs=1)
+    pclc.train(pclc.create_model("lenet8"), part, config, out=tmp_path / "part")
+    (command,) = commands_of(load_runs([tmp_path / "part"])[0])
+    assert command.startswith("# Training: pclc.train on images of your own, digits (hash ")
+    assert command == training_command(tmp_path / "part")
 
 
 def audit_command(folder: Path, **changes: Any) -> str:

@@ -255,6 +255,12 @@ def test_published_figures_stand_beside_the_same_attack(tmp_path: Path) -> None:
     assert rows["pgd 0.3"].same_training
     short = load_runs([measured(trained(tmp_path / "y", paper_config("mnist", loss="pc-lc", epochs=3)), 100)])[0]
     assert not any(beside.same_training for beside in beside_published(short))
+    content = json.loads((tmp_path / "x" / "config.json").read_text())
+    content["run"]["dataset"]["hash"] = "e" * 16  # of a part of the training images, or of others under their name
+    (tmp_path / "x" / "config.json").write_text(json.dumps(content))
+    own = beside_published(load_runs([tmp_path / "x"])[0])
+    assert own
+    assert not any(beside.same_training for beside in own)
     assert beside_published(load_runs([measured(trained(tmp_path / "z", dataset="digits"), 100)])[0]) == []
 
 

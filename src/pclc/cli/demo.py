@@ -30,7 +30,7 @@ def demo(
     epochs: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Of each training phase; by default the paper's, on a CPU at most 5 (except for the digits)."
+            min=1, help="Epochs of each phase; by default the paper's, on a CPU at most 5 (except for the digits)."
         ),
     ] = None,
     model: Annotated[

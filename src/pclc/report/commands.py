@@ -55,6 +55,10 @@ def training_command_of(name: str, config: dict[str, Any], device: str) -> str:
 
 def _train(run: Run, content: dict[str, Any]) -> str:
     config, dataset, model = TrainConfig.from_dict(content["train"]), content["dataset"]["name"], content["model"]
+    if "hash" in content["dataset"]:  # images that are not those the name stands for
+        return _one_line(
+            f"# Training: pclc.train on images of your own, {dataset} (hash {content['dataset']['hash']})."
+        )
     options = _training_options(dataset, config) if dataset in PRESETS else None
     if options is None or model.get("normalize") is not None:
         return "# Training: pclc.train with the configuration in config.json, which no options cover."

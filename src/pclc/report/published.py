@@ -16,7 +16,8 @@ _TABLES = ("table1", "table2", "table3", "table5")
 class Beside(NamedTuple):
     """A published figure and ours.
 
-    `same_training` is whether the run was trained as the experiment is here, up to the seed.
+    `same_training` is whether the run was trained as the experiment is here, up to the seed; one on a part or a changed
+    copy of the data set was not.
     """
 
     figure: PublishedFigure
@@ -42,7 +43,7 @@ def beside_published(run: Run) -> list[Beside]:
         for cell in experiment.cells(seeds=[config.seed]):
             if not _is_of(cell, content["dataset"]["name"], content["model"]["name"], config):
                 continue
-            same = replace(cell.training.config, seed=config.seed) == config
+            same = replace(cell.training.config, seed=config.seed) == config and "hash" not in content["dataset"]
             rows = [("clean", "clean", accuracy_of(run.evaluation.clean))]
             for attack in cell.attacks:
                 text = str(attack.attack)
