@@ -200,6 +200,18 @@ def test_refuted_figures_come_first(tmp_path: Path) -> None:
     assert page.index('<span class="chip bad">refuted') < page.index('<span class="chip good">not refuted')
 
 
+def test_nothing_claimed_is_no_merit(tmp_path: Path) -> None:
+    """A model that loses everything under PGD is not refuted, and neither green nor "not refuted" in the headline."""
+    folder = audited(measured(tmp_path / "falls", 20), verdict="not refuted")
+    content = json.loads((folder / "audit.json").read_text())
+    content["claimed"] = {"value": 0.0, "n": 100, "low": 0.0, "high": 0.04}
+    (folder / "audit.json").write_text(json.dumps(content))
+    good = audited(measured(tmp_path / "stands", 20), verdict="not refuted")
+    page = render_report(load_runs([good, folder]))
+    assert "The figure of falls claims no robustness to refute. The figure of stands was not refuted, which" in page
+    assert page.count('<span class="chip good">not refuted') == page.count('<span class="chip none">not refuted') == 3
+
+
 def test_runs_are_found_named_and_refused(tmp_path: Path) -> None:
     one, other = measured(tmp_path / "1" / "ce", 9), measured(tmp_path / "2" / "ce", 9)
     assert [run.name for run in load_runs([one, other])] == ["1/ce", "2/ce"]

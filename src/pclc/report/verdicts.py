@@ -3,27 +3,30 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pclc.evaluation.audit import LEAST
 from pclc.experiments.pages_text import joined
 from pclc.report.runs import Budget, Run, is_same
 from pclc.report.series import accuracy_of, plain_pgd
 from pclc.report.table import NONE, Cell, number, percent, table
 
+_NOTHING = "claims nothing"  # a verdict of "not refuted" that is no merit
 # The worst first, with the class of the chip.
-_ORDER = {"refuted": "bad", "cannot judge": "open", "not refuted": "good", "not audited": "none"}
+_ORDER = {"refuted": "bad", "cannot judge": "open", _NOTHING: "none", "not refuted": "good", "not audited": "none"}
 
 
 def headline(runs: Sequence[Run]) -> str:
     """What holds up and what does not, by name."""
-    named = {verdict: [run.name for run in runs if _verdict_of(run) == verdict] for verdict in _ORDER}
+    named = {standing: [run.name for run in runs if _standing(run) == standing] for standing in _ORDER}
     words = {
         "refuted": ("does", "do", "not hold up"),
         "cannot judge": ("could", "could", "not be judged"),
+        _NOTHING: ("claims", "claim", "no robustness to refute"),
         "not refuted": ("was", "were", "not refuted, which is no proof"),
         "not audited": ("was", "were", "not audited"),
     }
     sentences = []
-    for verdict, names in named.items():
-        one, several, rest = words[verdict]
+    for standing, names in named.items():
+        one, several, rest = words[standing]
         if names:
             figure, verb = ("figure", one) if len(names) == 1 else ("figures", several)
             sentences.append(f"The {figure} of {joined(names)} {verb} {rest}.")
@@ -32,7 +35,7 @@ def headline(runs: Sequence[Run]) -> str:
 
 def verdicts(runs: Sequence[Run], budget: Budget | None) -> list[dict[str, str]]:
     """The chip and the sentence of each run, the worst first."""
-    return [_verdict(run, budget) for run in sorted(runs, key=lambda run: list(_ORDER).index(_verdict_of(run)))]
+    return [_verdict(run, budget) for run in sorted(runs, key=lambda run: list(_ORDER).index(_standing(run)))]
 
 
 def verdict_cell(run: Run, budget: Budget | None) -> Cell:
@@ -42,16 +45,25 @@ def verdict_cell(run: Run, budget: Budget | None) -> Cell:
         norm, eps = run.audit["conditions"]["norm"], run.audit["conditions"]["eps"]
         if not is_same((norm, eps), budget):
             where = f" at {eps:.4g}" if budget and norm == budget[0] else f" at {norm} {eps:.4g}"
-    return Cell(verdict + where, kind=_ORDER[verdict])
+    return Cell(verdict + where, kind=_ORDER[_standing(run)])
 
 
 def audits(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Each verdict with its figures and the evidence of every check."""
-    return [_audit(run.name, run.audit) for run in runs if run.audit is not None]
+    return [_audit(run, run.audit) for run in runs if run.audit is not None]
 
 
 def _verdict_of(run: Run) -> str:
     return str(run.audit["verdict"]) if run.audit else "not audited"
+
+
+def _standing(run: Run) -> str:
+    """The verdict, or that there was nothing to refute."""
+    verdict = _verdict_of(run)
+    if run.audit is None or verdict != "not refuted":
+        return verdict
+    claim = run.audit["stated_claim"]
+    return _NOTHING if (run.audit["claimed"]["value"] if claim is None else claim) <= LEAST else verdict
 
 
 def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
@@ -72,11 +84,11 @@ def _verdict(run: Run, budget: Budget | None) -> dict[str, str]:
         claimed = f"Plain PGD leaves {accuracy_of(pgd.robust)}. " if pgd else ""
         count = sum(1 for o in run.evaluation.outcomes if o.norm == own[0] and (o.eps or 0) <= own[1])
         sentence = f"{claimed}The worst case over {count} attacks up to {own[0]} eps {own[1]:.4g} is {worst}."
-    return {"name": run.name, "verdict": verdict, "kind": _ORDER[verdict], "sentence": sentence}
+    return {"name": run.name, "verdict": verdict, "kind": _ORDER[_standing(run)], "sentence": sentence}
 
 
-def _audit(name: str, audit: dict[str, Any]) -> dict[str, Any]:
-    about, over = audit["conditions"], audit["overstatement"]
+def _audit(run: Run, audit: dict[str, Any]) -> dict[str, Any]:
+    name, about, over = run.name, audit["conditions"], audit["overstatement"]
     bound = f"at least {100 * over['bound']:.1f} % at {100 * over['confidence']:g} % confidence"
     overstated = f"{100 * (over['value'] or 0):.1f} % of the claim, {bound}"
     if over["value"] is None or over["value"] <= 0:
@@ -97,7 +109,7 @@ def _audit(name: str, audit: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "verdict": audit["verdict"],
-        "kind": _ORDER[audit["verdict"]],
+        "kind": _ORDER[_standing(run)],
         "reason": audit["reason"],
         "facts": facts,
         "fired": [f"{c['name']}: {c['measured']}. Next: {c['next_step']}." for c in checks if c["state"] == "fired"],
