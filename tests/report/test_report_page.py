@@ -22,7 +22,7 @@ from pclc.evaluation import save_evaluation
 from pclc.hashes import model_hash
 from pclc.models import create_model, load_model, save_model
 from pclc.report import load_runs, render_report, write_report
-from pclc.report.charts import Dot, Line, line_chart, ticks
+from pclc.report.charts import Dot, Line, line_chart, swatch, ticks
 from pclc.report.png import data_uri
 from pclc.report.published import beside_published
 from pclc.report.sections import conditions, summary
@@ -332,6 +332,10 @@ def test_an_image_survives(tmp_path: Path) -> None:
                 assert list(value if isinstance(value, tuple) else (value,)) == pixels[:, y, x].tolist()
     with pytest.raises(ValueError, match="Expected `pixels`"):
         data_uri(b"1234", 2, 1, 2)
+
+
+def test_many_series_differ() -> None:
+    assert len({re.sub(r'data-\w+="\d+"', "", swatch(key)) for key in range(24)}) == 24
 
 
 def test_a_chart_puts_points_where_they_belong() -> None:

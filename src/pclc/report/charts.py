@@ -247,7 +247,8 @@ def _line(line: Line, frame: _Frame, columns: Sequence[float]) -> str:
 
 
 def _marker(x: float, y: float, key: int, style: str, main: bool) -> str:
-    outline = _MARKERS[0 if main else key % len(_MARKERS)]
+    # A ninth series has the colour of the first, and the marker of the second.
+    outline = _MARKERS[0 if main else (key + key // _STYLES) % len(_MARKERS)]
     return f'<path class="mark {style}" transform="translate({x:.1f} {y:.1f})" d="{outline}"/>'
 
 
