@@ -54,6 +54,14 @@ def test_an_interrupted_demo_goes_on(demo: Demo, tmp_path: Path) -> None:
     assert (tmp_path / again["report"]).is_file()
 
 
+def test_a_close_look_repeats_with_the_command_of_the_page(demo: Demo, tmp_path: Path) -> None:
+    folder, _ = demo
+    shutil.copytree(folder / "runs" / "demo" / "pc-lc", tmp_path / "run")
+    before = (tmp_path / "run" / "inspection.json").read_bytes()
+    pclc("report", "run", "--inspect", json.loads(before)["attack"], "--device", "cpu", cwd=tmp_path)
+    assert (tmp_path / "run" / "inspection.json").read_bytes() == before
+
+
 class Visit:
     """A page that keeps what went wrong."""
 

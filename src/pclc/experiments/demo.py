@@ -264,8 +264,9 @@ def _trained(
     channels, size = train.images.shape[1:3]
     network = network or PRESETS[train.name].model
     model = pclc.create_model(network, len(train.classes), in_channels=channels, image_size=size)
-    done = pclc.train(model, train, config, out=run, execution=execution, test=test, progress=True)
-    return execution.place(done.model).eval()
+    pclc.train(model, train, config, out=run, execution=execution, test=test, progress=True)
+    # As the commands of the report load it: another memory layout would give other last bits, and another t-SNE.
+    return pclc.load_model(run, str(execution.torch_device)).eval()
 
 
 def _audited(model: nn.Module, test: Dataset, n: int, eps: float, loss: str, run: Path, execution: Execution) -> str:
