@@ -33,13 +33,13 @@ def test_sentences_follow_the_figures() -> None:
         finding("pc-lc", 50, 5, "refuted"),
         finding("adversarial", 80, 79, "not refuted"),
     )
-    first, second, third = DemoResult("digits", 0.1, 100, found).sentences()
+    first, second, third = DemoResult(0.1, 100, found).sentences()
     assert "at eps 0.1" in first
     assert "cross-entropy keeps 30.0 and PC-LC 50.0 % of 100 test images." in first
     assert "adversarial" not in first
     assert "cross-entropy keeps 20.0, PC-LC 5.0 and adversarial training 79.0 %." in second
     assert "refutes the figure of PC-LC and does not refute that of cross-entropy and adversarial training" in third
-    nothing = DemoResult("digits", 0.1, 100, (finding("ce", 30, 20, "cannot judge"),)).sentences()[2]
+    nothing = DemoResult(0.1, 100, (finding("ce", 30, 20, "cannot judge"),)).sentences()[2]
     assert nothing.startswith("The audit, which runs a PGD of its own, cannot judge the figure of cross-entropy. ")
     assert "refutes" not in nothing
 

@@ -140,9 +140,8 @@ def train(
     else:
         config = paper_config(dataset, **changes)
     execution = pclc.Execution(device=device, precision=precision)  # type: ignore[arg-type]
-    if compile is None:
-        compile = execution.torch_device.type == "cuda"  # noqa: A001 (a real run is long enough)
-    execution = pclc.Execution(device=device, precision=precision, compile=compile)  # type: ignore[arg-type]
+    on_cuda = execution.torch_device.type == "cuda"  # where a real run is long enough for it to pay
+    execution = replace(execution, compile=on_cuda if compile is None else compile)
     result = bench_train(
         data,
         model or PRESETS[dataset].model,

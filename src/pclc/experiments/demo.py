@@ -97,7 +97,6 @@ class Finding:
 class DemoResult:
     """What the demo found."""
 
-    dataset: str
     eps: float
     examples: int
     findings: tuple[Finding, ...]
@@ -233,7 +232,7 @@ def run_demo(
             progress(f"{step}: a close look")
             _inspected(model, x, y, test, main, eps, run, execution)
         findings.append(_finding(name, run, evaluation, main, verdict))
-    return DemoResult(train.name, main, n, tuple(findings), notes)
+    return DemoResult(main, n, tuple(findings), notes)
 
 
 def notes_of(dataset: str, extent: Extent, examples: int, available: int, adversarial: bool) -> tuple[str, ...]:

@@ -51,18 +51,12 @@ class Line:
     main: bool = False
     marked: bool = True
 
-    @property
-    def style(self) -> str:
-        """The class that gives it colour and dash."""
-        return "main" if self.main else f"s{self.key % _STYLES}"
-
 
 def swatch(key: int, main: bool = False) -> Markup:
     """A piece of the line, for a legend."""
-    style = "main" if main else f"s{key % _STYLES}"
     return Markup(
         '<svg class="swatch" viewBox="0 0 30 12" width="30" height="12" aria-hidden="true">'
-        f'<path class="line {style}" d="M1 6H29"/>{_marker(15, 6, key, style, main)}</svg>'
+        f'<path class="line {_style(key, main)}" d="M1 6H29"/>{_marker(15, 6, key, main)}</svg>'
     )
 
 
@@ -76,7 +70,7 @@ def line_chart(
     """Lines over a common axis, with bands where points have intervals.
 
     Args:
-        lines: what is drawn, the last on top.
+        lines: what is drawn, the last on top; those without a dot are left out.
         label: what a screen reader says of the chart.
         x_label: of the axis.
         y_label: of the axis.
@@ -101,13 +95,13 @@ def line_chart(
     )
 
 
-def range_chart(rows: Sequence[tuple[str, Sequence[Dot]]], label: str, x_label: str) -> Markup:
-    """A row for each name: an open marker for what is claimed, a filled one with its interval for what is left.
+def range_chart(rows: Sequence[tuple[str, Sequence[Dot]]], label: str) -> Markup:
+    """Accuracy in %, a row for each name: an open marker for what is claimed, a filled one with its interval for what
+    is left.
 
     Args:
         rows: names, each with the dots "claimed" (may be missing) and "left", the last.
         label: what a screen reader says of the chart.
-        x_label: of the axis, which goes from 0 to 100.
     """
     height, top, bottom, step = 34 * len(rows) + 44, 6, 38, 34
     frame = _Frame(0, 100, 0, 1, left=8, right=14)
@@ -118,7 +112,7 @@ def range_chart(rows: Sequence[tuple[str, Sequence[Dot]]], label: str, x_label: 
             f'<path class="grid" d="M{x:.1f} {top}V{height - bottom}"/>'
             f'<text class="tick middle" x="{x:.1f}" y="{height - bottom + 14}">{tick}</text>'
         )
-    parts.append(f'<text class="name middle" x="{_WIDTH / 2:.0f}" y="{height - 6}">{escape(x_label)}</text>')
+    parts.append(f'<text class="name middle" x="{_WIDTH / 2:.0f}" y="{height - 6}">accuracy in %</text>')
     for i, (name, dots) in enumerate(rows):
         y = top + step * i + 23
         parts.append(f'<text class="name" x="8" y="{y - 9}">{escape(_short(name, 44))}</text>')
@@ -154,7 +148,7 @@ def scatter(
     for k, name in enumerate(classes):
         plain = [place for place, own, cross in zip(places, labels, crosses, strict=True) if own == k and not cross]
         crossed = [place for place, own, cross in zip(places, labels, crosses, strict=True) if own == k and cross]
-        style = f"s{k % _STYLES}"
+        style = _style(k)
         if plain:
             parts.append(f'<path class="points {style}" d="{"".join(f"M{x:.1f} {y:.1f}h0" for x, y in plain)}"/>')
             x, y = (sorted(place[i] for place in plain)[len(plain) // 2] for i in (0, 1))
@@ -171,8 +165,8 @@ def scatter(
     )
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from low to high, at most so many.
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers from low to high, at most six.
 
     Example:
         >>> ticks(0, 0.3), ticks(0, 60)
@@ -180,7 +174,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """
     if not high > low:
         return [low]
-    raw = (high - low) / (most - 1)
+    raw = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -227,18 +221,22 @@ def _axes(frame: _Frame, x_label: str, y_label: str) -> str:
     return "".join(parts)
 
 
+def _style(key: int, main: bool = False) -> str:
+    """The class that gives colour and dash."""
+    return "main" if main else f"s{key % _STYLES}"
+
+
 def _line(line: Line, frame: _Frame, columns: Sequence[float]) -> str:
-    parts = []
+    parts, style = [], _style(line.key, line.main)
     banded = [dot for dot in line.dots if dot.low is not None and dot.high is not None]
     if len(banded) > 1:
         there = " ".join(f"{frame.x(dot.x):.1f},{frame.y(dot.high or 0):.1f}" for dot in banded)
         back = " ".join(f"{frame.x(dot.x):.1f},{frame.y(dot.low or 0):.1f}" for dot in reversed(banded))
-        parts.append(f'<polygon class="band {line.style}" points="{there} {back}"/>')
+        parts.append(f'<polygon class="band {style}" points="{there} {back}"/>')
     path = "L".join(f"{frame.x(dot.x):.1f} {frame.y(dot.y):.1f}" for dot in line.dots)
-    parts.append(f'<path class="line {line.style}" d="M{path}"/>')
+    parts.append(f'<path class="line {style}" d="M{path}"/>')
     for dot in line.dots:
-        place = frame.x(dot.x), frame.y(dot.y)
-        mark = _marker(*place, line.key, line.style, line.main) if line.marked else ""
+        mark = _marker(frame.x(dot.x), frame.y(dot.y), line.key, line.main) if line.marked else ""
         parts.append(
             f'<g class="dot" data-column="{columns.index(dot.x)}" data-text="{escape(line.label)}: {escape(dot.text)}">'
             f"{mark}</g>"
@@ -246,10 +244,10 @@ def _line(line: Line, frame: _Frame, columns: Sequence[float]) -> str:
     return f'<g data-series="{line.key}">{"".join(parts)}</g>'
 
 
-def _marker(x: float, y: float, key: int, style: str, main: bool) -> str:
+def _marker(x: float, y: float, key: int, main: bool) -> str:
     # A ninth series has the colour of the first, and the marker of the second.
     outline = _MARKERS[0 if main else (key + key // _STYLES) % len(_MARKERS)]
-    return f'<path class="mark {style}" transform="translate({x:.1f} {y:.1f})" d="{outline}"/>'
+    return f'<path class="mark {_style(key, main)}" transform="translate({x:.1f} {y:.1f})" d="{outline}"/>'
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """One model looked at from all sides, as data for the page: images, confusions, gaps, ranks and t-SNE."""
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,15 +95,11 @@ def _ranks(name: str, found: dict[str, Any] | None) -> dict[str, Any]:
     if found is None:
         return {"ranks": None}
     grid = list(zip(found["eps"], found["new"], found["counts"], strict=True))
-    lines = []
-    for i, rank in enumerate(RANKS):
-        dots = [
-            Dot(eps, 100 * counts[i] / new, f"{100 * counts[i] / new:.1f} % of {new}")
-            for eps, new, counts in grid
-            if new
-        ]
-        if dots:
-            lines.append(Line(i, f"rank {rank}", tuple(dots)))
+    shares = [(eps, new, [100 * count / new for count in counts]) for eps, new, counts in grid if new]
+    lines = [
+        Line(i, f"rank {rank}", tuple(Dot(eps, share[i], f"{share[i]:.1f} % of {new}") for eps, new, share in shares))
+        for i, rank in enumerate(RANKS)
+    ]
     title = f"Ranks of new misclassifications, {found['attack']}"
     rows = [
         [number(eps, 4), number(new), *(percent(count / new if new else None) for count in counts)]
@@ -120,13 +117,9 @@ def _ranks(name: str, found: dict[str, Any] | None) -> dict[str, Any]:
 def _plane(name: str, plane: dict[str, Any], classes: list[str]) -> dict[str, Any]:
     labels, attacks = plane["labels"], plane["successful_attack"]
     label = f"t-SNE of {name}: clean images and successful attacks by class. The table below counts them."
+    counts = Counter(zip(labels, attacks, strict=True))
     rows: list[list[Cell | str]] = [
-        [
-            class_name,
-            number(sum(1 for own, attack in zip(labels, attacks, strict=True) if own == k and not attack)),
-            number(sum(1 for own, attack in zip(labels, attacks, strict=True) if own == k and attack)),
-        ]
-        for k, class_name in enumerate(classes)
+        [each, number(counts[k, False]), number(counts[k, True])] for k, each in enumerate(classes)
     ]
     return {
         "plane": scatter(plane["points"], labels, attacks, classes, label),

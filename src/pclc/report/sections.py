@@ -53,7 +53,7 @@ def summary(runs: Sequence[Run], budget: Budget | None) -> dict[str, Any]:
     return {
         "headline": headline(runs),
         "verdicts": verdicts(runs, budget),
-        "chart": range_chart(bars, label, "accuracy in %") if bars else None,
+        "chart": range_chart(bars, label) if bars else None,
         "chart_title": f"Accuracy at {where}",
         "table": table(f"Accuracy in % at {where}", columns, rows),
         "how_to_read": (
