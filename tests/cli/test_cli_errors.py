@@ -147,13 +147,13 @@ def test_interrupted_attacks_say_what_is_kept(
 
     monkeypatch.setattr(pclc, name, interrupted)
     saved("run")
-    assert "no attack was finished yet, so the same command starts again" in command(*words, code=130).err
+    assert "no attack was finished yet, so the same command starts over" in command(*words, code=130).err
     Path("run", state).mkdir()
     Path("run", state, "0.safetensors").write_bytes(b"")
     said = command(*words, code=130).err
-    assert f"what was found is in run/{state}, and the same command continues from there." in said
+    assert f"results so far are in run/{state}, and the same command continues from there." in said
     elsewhere = (name, "--model", "lenet8", *words[2:])
-    assert "nothing is kept without --out FOLDER" in command(*elsewhere, code=130).err
+    assert "nothing is saved without --out FOLDER" in command(*elsewhere, code=130).err
 
 
 def test_an_interrupted_reproduction_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

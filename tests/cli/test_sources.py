@@ -89,7 +89,7 @@ def test_robustbench(cifar, tmp_path: Path, monkeypatch) -> None:
 
 def test_robustbench_is_missing(cifar, data, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "robustbench", None)
-    with pytest.raises(ModuleNotFoundError, match=r"--robustbench needs RobustBench, which cannot be imported"):
+    with pytest.raises(ModuleNotFoundError, match=r"RobustBench is not installed .* --robustbench needs it"):
         Source(robustbench="Standard").load(cifar, CPU)
     with pytest.raises(ValueError, match=r"--dataset to be one of cifar10, cifar100 .* but got 'digits'"):
         Source(robustbench="Standard").load(data, CPU)

@@ -114,7 +114,7 @@ def inspect_model(
         ],
         "gaps": [gap_summary("clean", before, y).row(), gap_summary(str(attack), after, y).row()],
         "ranks": None if ranks is None else asdict(ranks),
-        "embedding": _embedding(model, x, y, names, attack, seed, execution),
+        "embedding": _embedding(model, x, y, names, attack, seed, execution) if len(x) >= _FEWEST_POINTS else None,
     }
 
 
@@ -167,8 +167,7 @@ def _embedding(
     seed: int,
     execution: Execution | None,
 ) -> dict[str, Any] | None:
-    features = getattr(model, "features", None)
-    if not callable(features) or isinstance(features, nn.Module) or len(x) < _FEWEST_POINTS:
+    if not callable(getattr(model, "features", None)) or isinstance(getattr(model, "features", None), nn.Module):
         return None
     some = slice(0, _MOST_POINTS)
     found: EmbeddingResult = embed_model(model, x[some], y[some], classes, str(attack), attack, seed, execution)

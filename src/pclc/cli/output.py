@@ -70,7 +70,7 @@ def interruptible(kept: Callable[[], str]) -> Iterator[None]:
 def what_is_found(folder: Path | None, state: str) -> str:
     """What the same command will do after an interruption, where attacks leave their outcomes in the folder `state`."""
     if folder is None:
-        return "nothing is kept without --out FOLDER, so the same command starts again."
+        return "nothing is saved without --out FOLDER, so the same command starts over."
     if not any((folder / state).glob("*.safetensors")):
-        return "no attack was finished yet, so the same command starts again."
-    return f"what was found is in {folder / state}, and the same command continues from there."
+        return "no attack was finished yet, so the same command starts over."
+    return f"results so far are in {folder / state}, and the same command continues from there."

@@ -104,8 +104,8 @@ def _from_robustbench(name: str, folder: Path | None, dataset: str, threat_model
         from robustbench.utils import load_model as load_from_zoo
     except ImportError as error:
         raise ModuleNotFoundError(
-            f"--robustbench needs RobustBench, which cannot be imported ({error}). Install it as its page says "
-            "(github.com/RobustBench/robustbench), or use --model package.module:factory --weights."
+            f"RobustBench is not installed or lacks something ({error}); --robustbench needs it. Install it "
+            "as its page says (github.com/RobustBench/robustbench), or use --model package.module:factory --weights."
         ) from error
     where: dict[str, Any] = {} if folder is None else {"model_dir": str(folder)}
     try:
