@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from statistics import mean, stdev
@@ -79,11 +80,8 @@ def bench_parity(
             continue
         runs = []
         for seed in range(seeds):
-            mine = _timed(lambda name=name, seed=seed: ours[name](model, x, y, seed=seed), x)  # type: ignore[misc]
-            peer = _timed(
-                lambda name=name, seed=seed: _theirs(pyautoattack, model, x, y, attack, name, seed, batch_size),  # type: ignore[misc]
-                x,
-            )
+            mine = _timed(partial(ours[name], model, x, y, seed=seed), x)
+            peer = _timed(partial(_theirs, pyautoattack, model, x, y, attack, name, seed, batch_size), x)
             runs.append(_compare(model, twin, x, y, mine, peer, attack))
         differences = [100 * (run["ours"] - run["theirs"]) for run in runs]
         accuracies = [100 * mean(run[side] for run in runs) for side in ("ours", "theirs")]
