@@ -57,7 +57,7 @@ def test_what_differs_is_named_as_people_write_it(tmp_path: Path) -> None:
 def test_no_command_stands_for_a_training_on_own_images(tmp_path: Path) -> None:
     """`pclc train` would read all of the official files."""
     part = pclc.load_dataset("digits").subset(range(64))
-    config = TrainConfig(loss="ce", warm_up_epochs=0, epochs=1)
+    config = TrainConfig(loss="ce", warm_up_epochs=0, epochs=1, batch_size=32)
     pclc.train(pclc.create_model("lenet8"), part, config, out=tmp_path / "part")
     (command,) = commands_of(load_runs([tmp_path / "part"])[0])
     assert command.startswith("# Training: pclc.train on images of your own, digits (hash ")
