@@ -5,8 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from markupsafe import Markup
-
 from pclc.evaluation import Accuracy
 from pclc.report.charts import Dot, Line, line_chart, range_chart, swatch
 from pclc.report.published import beside_published
@@ -189,30 +187,22 @@ def _versions(versions: dict[str, str]) -> str:
 
 def _by_run(measured: Sequence[tuple[str, list[Series]]], norm: str) -> dict[str, Any]:
     labels = _attack_labels(measured)
-    panels = []
-    for name, lines in measured:
-        drawn = [
-            _drawn(line, line.label, labels.index(line.label), line.label == WORST, line.label == WORST)
-            for line in lines
-        ]
-        if drawn:
-            panels.append({"title": name, "chart": _accuracy_chart(drawn, f"{name}: every attack", norm)})
+    panels = [
+        _panel(name, "attack", norm, [_drawn(line, line.label, labels.index(line.label), True) for line in lines])
+        for name, lines in measured
+    ]
     entries = [{"key": i, "label": label, "swatch": swatch(i, label == WORST)} for i, label in enumerate(labels)]
     return {"kind": "run", "legend_title": "Attacks", "legend": entries, "panels": panels}
 
 
 def _by_attack(measured: Sequence[tuple[str, list[Series]]], norm: str) -> dict[str, Any]:
-    labels = _attack_labels(measured)
-    panels = []
-    for label in [WORST, *(label for label in labels if label != WORST)]:
-        drawn = [
-            _drawn(line, name, i, False, label == WORST)
-            for i, (name, lines) in enumerate(measured)
-            for line in lines
-            if line.label == label
-        ]
-        panels.append({"title": label, "chart": _accuracy_chart(drawn, f"{label}: every run", norm)})
-    entries = [{"key": i, "label": name, "swatch": swatch(i)} for i, (name, _) in enumerate(measured)]
+    runs = list(enumerate(measured))
+    *labels, worst = _attack_labels(measured)
+    panels = [
+        _panel(label, "run", norm, [_drawn(x, name, i) for i, (name, lines) in runs for x in lines if x.label == label])
+        for label in (worst, *labels)
+    ]
+    entries = [{"key": i, "label": name, "swatch": swatch(i)} for i, (name, _) in runs]
     return {"kind": "attack", "legend_title": "Runs", "legend": entries, "panels": panels}
 
 
@@ -222,23 +212,19 @@ def _attack_labels(measured: Sequence[tuple[str, list[Series]]]) -> list[str]:
     return [*labels, WORST]
 
 
-def _drawn(line: Series, name: str, key: int, main: bool, banded: bool) -> Line:
-    dots = tuple(
-        Dot(
-            point.eps,
-            100 * point.accuracy.value,
-            str(point.accuracy),
-            100 * point.accuracy.low if banded else None,
-            100 * point.accuracy.high if banded else None,
-        )
-        for point in line.points
-    )
-    return Line(key, name, dots, main)
+def _drawn(series: Series, name: str, key: int, among_attacks: bool = False) -> Line:
+    """The worst case has a band, and stands out where it is drawn among attacks."""
+    is_worst = series.label == WORST
+    dots = []
+    for eps, found in series.points:
+        band = (100 * found.low, 100 * found.high) if is_worst else ()
+        dots.append(Dot(eps, 100 * found.value, str(found), *band))
+    return Line(key, name, tuple(dots), main=is_worst and among_attacks)
 
 
-def _accuracy_chart(lines: list[Line], what: str, norm: str) -> Markup:
-    label = f"Accuracy in % against eps ({norm}), {what}. The table below has the numbers."
-    return line_chart(lines, label, f"eps ({norm})", "accuracy in %", (0.0, 100.0))
+def _panel(title: str, every: str, norm: str, lines: list[Line]) -> dict[str, Any]:
+    label = f"Accuracy in % against eps ({norm}), {title}: every {every}. The table below has the numbers."
+    return {"title": title, "chart": line_chart(lines, label, f"eps ({norm})", "accuracy in %", (0.0, 100.0))}
 
 
 def _every_figure(measured: Sequence[tuple[Run, list[Series]]]) -> Table:
