@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from made_results import content, fill
 
-from pclc.experiments.experiment import Cell, Experiment, load_experiment
+from pclc.experiments.experiment import Cell, Experiment, load_experiment, parse_experiment
 from pclc.experiments.store import Store
 from pclc.experiments.table import Block, Entry, Table, make_table
 from pclc.experiments.values import Selection, choose, mean_figures
@@ -59,6 +59,27 @@ def test_without_autoattack_nothing_is_called_the_worst_case(tmp_path: Path) -> 
     fill(store, selection.cells(experiment), near)
     rows = block(make_table(store, experiment, selection, {})).rows
     assert [row for row in rows if "worst" in row] == ["worst of these 0.1", "worst of these, all"]
+
+
+def mine(attacks: dict[str, str], **group: object) -> Experiment:
+    content = {"datasets": ["digits"], "model": "lenet8", "seeds": 1, "arms": [{"column": "ce", "loss": "ce"}]}
+    return parse_experiment("mine", {"title": "Mine", "groups": [{**content, "attacks": attacks, **group}]})
+
+
+def test_by_transfer_autoattack_decides_no_worst_case(tmp_path: Path) -> None:
+    by_transfer = {"transfer": {"strong": "autoattack(eps=0.1)"}, "substitute": "lenet8"}
+    experiment, store = mine({"pgd 0.1": "pgd(eps=0.1, alpha=0.01, steps=40)"}, **by_transfer), Store(tmp_path)
+    fill(store, experiment.cells(), near)
+    rows = block(make_table(store, experiment, Selection(), {})).rows
+    assert [row for row in rows if "worst" in row] == ["worst of these 0.1", "worst of these, all"]
+
+
+def test_gradients_of_autoattack_do_not_count_by_whatever_name(tmp_path: Path) -> None:
+    """The made-up results have a quarter of zero gradients in the row of this name."""
+    for text, counts in (("autoattack(eps=0.1)", False), ("mim(eps=0.1, alpha=0.01, steps=40)", True)):
+        experiment, store = mine({"mim 0.1": text}), Store(tmp_path)
+        fill(store, experiment.cells(), near)
+        assert bool(block(make_table(store, experiment, Selection(), {})).zero_gradients) is counts
 
 
 def test_a_column_in_one_line(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pclc.analysis.claims import Finding
 from pclc.analysis.verdict import Verdict, judge, judge_contrast
+from pclc.attacks import SPSA, AutoAttack
 from pclc.evaluation.result import NO_EVIDENCE
 from pclc.evaluation.statistics import SeedComparison, compare_over_seeds
 from pclc.experiments.claims import Claim, load_claims, published_figures
@@ -435,10 +436,14 @@ def _zero_gradients(cells: Sequence[Cell], results: Mapping[str, Mapping[str, An
     most: dict[str, ZeroGradients] = {}
     stuck: dict[str, dict[str, bool]] = {}
     for cell in cells:
-        names = {attack.text: attack.name for attack in cell.attacks if not attack.transfer}
+        names = {
+            attack.text: attack.name
+            for attack in cell.attacks
+            if not attack.transfer and not isinstance(attack.attack, AutoAttack | SPSA)
+        }
         for row in results[cell.hash]["attacks"] if cell.hash in results else ():
             name, share, before = names.get(row["attack"]), row["zero_gradient_share"] or 0.0, most.get(cell.column)
-            if name is None or row["transfer"] or name.startswith(("autoattack", "spsa")):
+            if name is None or row["transfer"]:
                 continue
             as_many = row["correct"] > 0 and abs(share * results[cell.hash]["n"] - row["correct"]) < 0.5
             rows = stuck.setdefault(cell.column, {})

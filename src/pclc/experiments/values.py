@@ -97,7 +97,8 @@ def row_values(store: Store, cell: Cell, result: Mapping[str, Any]) -> dict[str,
     found = {(entry["attack"], entry["transfer"]): entry["correct"] for entry in result["attacks"]}
     values |= {attack.name: 100 * found[attack.text, attack.transfer] / n for attack in cell.attacks}
     if cell.attacks:
-        strong = {(a.norm, a.eps) for a in (named.attack for named in cell.attacks) if isinstance(a, AutoAttack)}
+        own = [named.attack for named in cell.attacks if not named.transfer]
+        strong = {(attack.norm, attack.eps) for attack in own if isinstance(attack, AutoAttack)}
         for entry in result["worst_case"]:
             decided = bool(strong) if entry["eps"] is None else (entry["norm"], entry["eps"]) in strong
             values[worst_case_name(entry, decided)] = 100 * entry["correct"] / n
@@ -119,7 +120,7 @@ def row_of(published: str | None, row: str) -> str:
 
 
 def worst_case_name(entry: Mapping[str, Any], decided: bool) -> str:
-    """The row of a worst case, which bears that name only where AutoAttack is one of the attacks.
+    """The row of a worst case, which bears that name only where AutoAttack attacked the model itself.
 
     Example:
         >>> worst_case_name({"norm": "Linf", "eps": 8 / 255}, True), worst_case_name({"norm": None, "eps": None}, False)
