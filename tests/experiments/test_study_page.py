@@ -244,8 +244,8 @@ def test_a_seed_that_lies_far_from_the_others_is_told(store: Store, tmp_path: Pa
     lost = {("ce + pc", 2): 10.0}
     cells = [cell for cell in cells_of(store, range(3)) if cell.training.model == "vgg13"]
     page = page_of(store, cells, tmp_path, lambda cell: lost.get((cell.column, cell.training.config.seed), 45.0))
-    assert "\n- `ce + pc`: seeds lie far apart (autoattack 8/255: 45.0, 45.0, 10.0).\n" in page
-    assert page.count("seeds lie far apart") == 1
+    assert "\n- `ce + pc`: seeds far apart (autoattack 8/255: 45.0, 45.0, 10.0).\n" in page
+    assert page.count("seeds far apart") == 1
 
 
 def test_of_an_arm_that_was_not_tried_nothing_is_said_to_be_tuned(tmp_path: Path) -> None:

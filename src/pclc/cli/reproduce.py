@@ -275,7 +275,7 @@ def _print(table: "Table") -> None:
     for judged in table.claims:
         typer.echo(judged.text())
         for exception in judged.ours.exceptions:
-            typer.echo(f"    not so: {exception}")
+            typer.echo(f"    exception: {exception}")
     for text in (*table.conditions, *table.notes):
         typer.echo(text)
 

@@ -13,8 +13,8 @@ from pclc.experiments.table import Block, Contrast, JudgedClaim, Table, make_tab
 
 _IMAGES = "images/reproduction"
 _PUBLISHED_A_TABLE, _COLUMNS_A_TABLE = 2, 5  # columns of the paper with three cells each; of ours with one
+_OURS = "ours (95 % interval of the mean)"
 _FEW = 3  # exceptions to a claim that are named
-_BY_MEANS = "Judged by our means over seeds; how sure a difference between losses is, its interval says."
 _SHOWN = {
     "ranks": "Bars show in which class newly successful attacks land, for each eps; "
     "a line shows how many there are since the eps before",
@@ -33,27 +33,38 @@ def reproduction_section(store: Store, tables: Sequence[Table], docs: Path) -> s
         tables: of all experiments on the page; those without a finished cell are named as not run.
         docs: folder of the documentation.
     """
-    there = [table for table in tables if _ran(table)]
     parts = []
+    there: list[Table] = []
     stems: list[Path] = []
-    for table in there:
+    for table in [table for table in tables if _ran(table)]:
         figures = _draw(store, table, docs / _IMAGES)
         stems += figures
-        parts.append(_experiment(table, figures))
-        parts += [_experiment(other, []) for other in _variants(store, table)]
+        others = _variants(store, table)
+        parts += [_experiment(table, figures), *(_experiment(other, []) for other in others)]
+        there += [table, *others]
     _remove_others(docs / _IMAGES, stems)
     left = [table for table in tables if not _ran(table)]
     if left:
-        names = bullets([f"`{table.experiment.name}`: {table.experiment.title}" for table in left])
-        commands = "\n".join(_command(table) for table in left)
-        parts.append(f"### Not run at all\n\n{names}\n\n```sh\n{commands}\n```")
+        names = bullets([f"`{_command(table)}`: {table.experiment.title}" for table in left])
+        parts.append(f"### Not run at all\n\n{names}")
+    if there:
+        parts.append(f"### Conditions\n\n{bullets(_conditions(there))}")
     return "\n\n".join(parts)
 
 
-def _command(table: Table) -> str:
+def _conditions(tables: Sequence[Table]) -> list[str]:
+    """Under which all figures came about, each with the experiments, or the columns of these, that it is of."""
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        for text, columns in table.runs.items():
+            found.setdefault(text, []).append(table.experiment.name + (f" ({columns})" if columns else ""))
+    return [f"{text}: {', '.join(names)}." for text, names in found.items()]
+
+
+def _command(table: Table, datasets: Sequence[str] = ()) -> str:
     variant = "" if table.selection.variant == "paper" else f" --variant {table.selection.variant}"
     name, smoke = table.experiment.name.removesuffix("-smoke"), " --smoke" if table.selection.limits else ""
-    return f"pclc reproduce {name}{smoke}{variant}"
+    return f"pclc reproduce {name}{smoke}{variant}" + "".join(f" --datasets {each}" for each in datasets)
 
 
 def _ran(table: Table) -> list[Block]:
@@ -79,13 +90,12 @@ def _experiment(table: Table, figures: Sequence[Path]) -> str:
         parts += [f"#### {block.dataset}, {block.model}", *_block(block)]
     parts += [_figure(stem, name) for stem in figures]
     if table.claims and selection.variant == "paper":
-        parts += ["#### What the paper says in words", _BY_MEANS, _claims(table.claims)]
+        parts += ["#### What the paper says in words", _claims(table.claims)]
     ran = list(dict.fromkeys(block.dataset for block in _ran(table)))
     left = [dataset for group in table.experiment.groups for dataset in group.datasets if dataset not in ran]
-    about = [f"Conditions: {text}." for text in table.conditions]
-    parts.append(bullets([*about, *warnings_in(table.notes), f"Data sets not run: {listed(left)}."]))
-    command = _command(table)
-    parts.append("```sh\n" + "\n".join(f"{command} --datasets {each}" for each in [*ran, *left]) + "\n```")
+    rest = [f"Data sets not run: {listed(left)} (`{_command(table, left)}`)."] if left else []
+    if more := [*warnings_in(table.notes), *rest]:
+        parts.append(bullets(more))
     return "\n\n".join(parts)
 
 
@@ -93,7 +103,7 @@ def _block(block: Block) -> list[str]:
     """Published beside ours, what the paper does not have, seeds, and differences."""
     published = [row for row in block.rows if any(block.entry(row, column).published for column in block.columns)]
     # Shares by rank are a figure, with its numbers beside it.
-    ours = [row for row in block.rows if row not in published and " rank " not in row]
+    ours = [row for row in block.rows if row not in published and " rank " not in row and not _is_repeated(block, row)]
     parts = [
         markdown_table([_beside(block, row, columns) for row in published])
         for columns in _split(block.columns, _PUBLISHED_A_TABLE)
@@ -102,7 +112,7 @@ def _block(block: Block) -> list[str]:
     if published and ours:
         parts.append("What the paper does not have:")
     for columns in _split(block.columns, _COLUMNS_A_TABLE) if ours else []:
-        rows = [{"row": row, **{name: block.entry(row, name).text() for name in columns}} for row in ours]
+        rows = [{"row": _name(block, row), **{n: block.entry(row, n).text() for n in columns}} for row in ours]
         if any(block.audits.values()):
             rows.append({"row": "audit", **{name: block.audited(name) for name in columns}})
         parts.append(markdown_table(rows))
@@ -116,7 +126,8 @@ def _block(block: Block) -> list[str]:
         chosen = [c for c in found if " rank " not in c.row and not c.row.startswith("worst case")]
         if chosen:
             parts.append(f"{pair[0]} minus {pair[1]}, at equal seeds:")
-            parts.append(markdown_table([_contrast(contrast) for contrast in chosen]))
+            printed = any(contrast.published is not None for contrast in chosen)
+            parts.append(markdown_table([_contrast(contrast, printed) for contrast in chosen]))
     return parts
 
 
@@ -129,9 +140,26 @@ def _beside(block: Block, row: str, columns: Sequence[str]) -> dict[str, str]:
     return cells
 
 
-def _contrast(contrast: Contrast) -> dict[str, str]:
-    names = "published", "ours (95 % interval of the mean)", "verdict"
-    return {"row": contrast.row, **dict(zip(names, contrast.shown(), strict=True))}
+def _is_repeated(block: Block, row: str) -> bool:
+    """Whether it is a worst case that is AutoAttack's in every column, as far as can be seen."""
+    twin = row.replace("worst case", "autoattack")
+    return (
+        twin != row
+        and twin in block.rows
+        and all(block.entry(row, column).text() == block.entry(twin, column).text() for column in block.columns)
+    )
+
+
+def _name(block: Block, row: str) -> str:
+    """Of a row, with that of the worst case that it is as well."""
+    worst = row.replace("autoattack", "worst case")
+    return f"{row}, {worst}" if worst != row and worst in block.rows and _is_repeated(block, worst) else row
+
+
+def _contrast(contrast: Contrast, printed: bool) -> dict[str, str]:
+    published, ours, verdict = contrast.shown()
+    figures = {"published": published, _OURS: ours, "verdict": verdict} if printed else {_OURS: ours}
+    return {"row": contrast.row, **figures}
 
 
 def _nearest(block: Block) -> list[str]:
@@ -146,22 +174,21 @@ def _nearest(block: Block) -> list[str]:
     for name, found in rivals.items():
         ranked = sorted((distance, column) for column, distance in found.items())
         digits = block.digits(ranked[0][1])
-        point, unit = (1, "points") if digits == 1 else (0.01, "probability")
+        point, unit = (1, " in points") if digits == 1 else (0.01, "")
         # Within a point of the first, which another draw of seeds may put in front.
         near = [(distance, column) for distance, column in ranked if distance < ranked[0][0] + point]
-        distances = ", ".join(f"`{column}` ({distance:.{digits}f})" for distance, column in near)
+        distances = ", ".join(f"`{column}` {distance:.{digits}f}" for distance, column in near)
         if len(found) > 1:
             lines.append(
-                f"Closest to the published `{name}`, with {unit} from it: {distances}, of {len(found)} that were run."
+                f"Closest to the published `{name}`, by mean distance{unit}: {distances}; {len(found)} were tried."
             )
     return lines
 
 
 def _figure(stem: Path, name: str) -> str:
     dataset, kind = stem.name.removeprefix(f"{name}-").rsplit("-", 1)
-    alt = f"{_SHOWN[kind]}; {dataset}."
     image, numbers = (f"{_IMAGES}/{stem.name}{suffix}" for suffix in (".svg", ".csv"))
-    return f"![{alt}]({image})\n\n*{alt}* [The numbers]({numbers})."
+    return f"![{name}, {dataset}, {kind}]({image})\n\n*{_SHOWN[kind]}; {dataset}.* [The numbers]({numbers})."
 
 
 def _claims(claims: Sequence[JudgedClaim]) -> str:
@@ -174,7 +201,7 @@ def _claims(claims: Sequence[JudgedClaim]) -> str:
         outcome = judged.text().removeprefix(f"{judged.claim.name}: ")
         lines.append(
             f"**{judged.claim.name}** ({judged.claim.source}). {judged.claim.text}{reading} Verdict: *{outcome}*."
-            + (f" Not so: {names}." if exceptions else "")
+            + (f" Exceptions: {names}." if exceptions else "")
         )
     return bullets(lines)
 

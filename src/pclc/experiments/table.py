@@ -110,16 +110,13 @@ class ZeroGradients:
     stuck: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        text = (
-            f"up to {100 * self.share:.1f} % of the gradients of an attack other than AutoAttack were exactly zero "
-            f"({self.row}, seed {self.seed})"
-        )
+        text = f"up to {100 * self.share:.1f} % zero gradients, AutoAttack aside ({self.row}, seed {self.seed})"
         attacks: dict[str, list[str]] = {}
         for row in self.stuck:
             name, _, eps = row.rpartition(" ")
             attacks.setdefault(name, []).append(eps)
         left = ", ".join(f"{name} ({', '.join(found)})" for name, found in attacks.items())
-        return f"{text}; what these leave is just as many images as have no gradient: {left}" if left else text
+        return f"{text}; just as many images as have no gradient survive {left}" if left else text
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ class Block:
         values = [widest.values[seed] for seed in sorted(widest.values)]
         if max(values) - min(values) < _APART:
             return ""
-        return f"seeds lie far apart ({widest.row}: {', '.join(f'{value:.1f}' for value in values)})"
+        return f"seeds far apart ({widest.row}: {', '.join(f'{value:.1f}' for value in values)})"
 
     def watched(self, column: str) -> str:
         """What adversarial training came to, by seed; "" where it is not kept or not measured."""
@@ -181,10 +178,7 @@ class Block:
         if not found:
             return ""
         values = ", ".join(f"{100 * found[seed][0]:.1f}/{100 * found[seed][1]:.1f}" for seed in sorted(found))
-        return (
-            "robust accuracy during training (PGD-10 on the margin at its largest eps, on at most 1,000 images that it "
-            f"trains on or holds out), highest/last epoch, % by seed: {values}"
-        )
+        return f"% under PGD-10 in training, best/last epoch by seed: {values}"
 
     def distance(self, column: str) -> float | None:
         """How far a column is from the published one on average over its rows; None where nothing was judged."""
@@ -207,8 +201,9 @@ class Block:
             f"{counts[word]} {word}" for word in ("reproduced", "differs", "underpowered") if counts[word]
         )
         outside = sum(verdict.outside for verdict in verdicts if verdict.judgement == "underpowered")
-        words += f" ({outside} of these outside the interval all the same)" if outside else ""
-        return f"{words}; on average {distance:.{self.digits(column)}f} from the published figure"
+        words += f" ({outside} of them outside the interval)" if outside else ""
+        unit = " points" if self.digits(column) == 1 else ""
+        return f"{words}; {distance:.{self.digits(column)}f}{unit} off on average"
 
 
 @dataclass(frozen=True)
@@ -236,7 +231,7 @@ class JudgedClaim:
             word += " so far"
         counts = f" ({self.ours.held} of {self.ours.of} comparisons)" if self.ours.of else ""
         own = f"; in the paper's own figures {self.paper.held} of {self.paper.of}" if self.paper.of else ""
-        rival = f"; of cross-entropy here {self.rival.held} of {self.rival.of}" if self.rival and self.rival.of else ""
+        rival = f"; for cross-entropy here {self.rival.held} of {self.rival.of}" if self.rival and self.rival.of else ""
         return f"{self.claim.name}: {word}{counts}{own}{rival}"
 
 
@@ -249,8 +244,13 @@ class Table:
     blocks: tuple[Block, ...]
     claims: tuple[JudgedClaim, ...]
     tuning: tuple[dict[str, Any], ...]
-    conditions: tuple[str, ...]
+    runs: Mapping[str, str]  # conditions, and the columns that have them where there are several
     notes: tuple[str, ...]
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Under which all figures came about, with the columns where there are several."""
+        return tuple(f"{text} ({columns})" if columns else text for text, columns in self.runs.items())
 
     @property
     def title(self) -> str:
@@ -308,7 +308,7 @@ def make_table(store: Store, experiment: Experiment, selection: Selection, choic
         ),
         judge_claims(store, experiment, selection, choices),
         tuple(_tuning_rows(store, experiment, selection, choices)),
-        tuple(_all_conditions(experiment, cells, results)),
+        _all_conditions(experiment, cells, results),
         tuple(
             dict.fromkeys(f"{_label(experiment, cell)}: {text}" for cell in cells for text in _warnings(results, cell))
         ),
@@ -561,19 +561,19 @@ def place_of(experiment: Experiment, cell: Cell) -> tuple[str, str]:
 
 def _all_conditions(
     experiment: Experiment, cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
+) -> dict[str, str]:
     """The conditions of all cells, with the columns that they are of where there are several."""
     found: dict[str, dict[str, dict[str, None]]] = {}
     for cell in cells:
         if cell.hash in results:
             places = found.setdefault(_conditions(results[cell.hash]), {})
             places.setdefault(", ".join(place_of(experiment, cell)), {}).setdefault(cell.column)
-    return [
-        text
-        if len(found) == 1
-        else f"{text} ({'; '.join(f'{place}: ' + ', '.join(columns) for place, columns in places.items())})"
+    if len(found) == 1:
+        return dict.fromkeys(found, "")
+    return {
+        text: "; ".join(f"{place}: {', '.join(columns)}" for place, columns in places.items())
         for text, places in found.items()
-    ]
+    }
 
 
 def _conditions(result: Mapping[str, Any]) -> str:
