@@ -9,9 +9,8 @@ from made_results import docs_folder, fill
 from small_grid import EXECUTION
 from typer.testing import CliRunner
 
+from pclc.cli import tables
 from pclc.cli.app import app
-from pclc.cli.reproduce import _run
-from pclc.experiments import pages, runner
 from pclc.experiments.experiment import ANALYSES, Cell, experiment_names, load_experiment
 from pclc.experiments.runner import GridSettings
 from pclc.experiments.smoke import smoke
@@ -125,7 +124,7 @@ def test_pages_of_smoke_runs(smoke_store: Path, tmp_path: Path) -> None:
 def test_the_other_pages_hear_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the README would say that it is not run beside a page that has its figures."""
     for write in ("write_adversarial", "write_reproduction"):
-        monkeypatch.setattr(pages, write, lambda *_, write=write: [Path(write)])
+        monkeypatch.setattr(tables, write, lambda *_, write=write: [Path(write)])
     assert run("adversarial", "--write-docs", "--out", tmp_path) == "write_adversarial\nwrite_reproduction\n"
 
 
@@ -165,6 +164,8 @@ def test_refusals(small: Path, options: list[str | Path]) -> None:
         ((small, "--seeds", "0"), "Expected `seeds` to be at least 1, but got 0."),
         ((small, "--examples", "0"), "Expected `examples` to be at least 1, but got 0."),
         ((small, "--smoke", "--seeds", "1"), "Expected --smoke without data sets, losses, seeds, examples and epochs"),
+        ((small, "--smoke", "--epochs", "0"), "Expected --smoke without data sets, losses, seeds, examples and epochs"),
+        (("table1", "--write-docs", "--epochs", "0"), "Expected --write-docs without a selection"),
         (("table1", "--write-docs", "--seeds", "1"), "Expected --write-docs without a selection"),
         ((small, "--write-docs"), "Expected --write-docs with an experiment of the package, or all, but got"),
         (("table1", "--write-docs", "--docs", "nowhere"), "Expected `docs` to be a folder with reproduction.md"),
@@ -211,8 +212,8 @@ def test_models_of_settings_are_kept_until_one_is_chosen(tmp_path: Path, monkeyp
     study, selection, grids = load_experiment("adversarial"), Selection(columns=("ce", "trades")), list[set[str]]()
     tried = selection.tuning_cells(study)
     fill(Store(tmp_path), tried[:-1], lambda cell: {"clean": 70.0, "tuning": 40.0})
-    monkeypatch.setattr(runner, "run_grid", lambda cells, _: grids.append({cell.column for cell in cells}) or {})
-    _run([study], selection, GridSettings(tmp_path, EXECUTION, weights=False))
+    monkeypatch.setattr(tables, "run_grid", lambda cells, _: grids.append({cell.column for cell in cells}) or {})
+    tables.run([study], selection, GridSettings(tmp_path, EXECUTION, weights=False))
     assert grids == [{"ce", "trades"}, {"ce"}], "of those in the second weights go"
 
 

@@ -277,8 +277,8 @@ class Experiment:
         """
         if variant not in VARIANTS:
             raise ValueError(f"Expected `variant` to be one of {', '.join(VARIANTS)}, but got {variant!r}.")
-        _check_choice("datasets", datasets, [name for group in self.groups for name in group.datasets], self.name)
-        _check_choice("columns", columns, [arm.column for group in self.groups for arm in group.arms], self.name)
+        check_choice("datasets", datasets, [name for group in self.groups for name in group.datasets], self.name)
+        check_choice("columns", columns, [arm.column for group in self.groups for arm in group.arms], self.name)
         cells = [
             _cell(group, dataset, arm, seed, variant, (choices or {}).get(arm.column))
             for group in self.groups
@@ -612,8 +612,9 @@ def _check_one(key: str, value: object, choices: Collection[str], where: str) ->
         raise ValueError(f"Expected `{key}` of {where} to be among {', '.join(choices)}, but got {value!r}.")
 
 
-def _check_choice(name: str, chosen: Collection[str] | None, known: list[str], experiment: str) -> None:
+def check_choice(name: str, chosen: Collection[str] | None, known: list[str], where: str) -> None:
+    """Refuse what is not among the known."""
     for value in chosen or ():
         if value not in known:
             listed = ", ".join(dict.fromkeys(known))
-            raise ValueError(f"Expected `{name}` to be among those of {experiment} ({listed}), but got {value!r}.")
+            raise ValueError(f"Expected `{name}` to be among those of {where} ({listed}), but got {value!r}.")
