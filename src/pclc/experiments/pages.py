@@ -47,7 +47,7 @@ def write_reproduction(store: Store, experiments: Sequence[Experiment], selectio
         for each in experiments
         if each.tuning is not None
     ]
-    blocks = [block for table in studies for block in table.blocks if any(block.seeds.values())]
+    blocks = [block for table in studies for block in table.blocks if block.has_run]
     write_atomically(readme, replace_between(text, "headline", headline_section(tables, blocks)).encode())
     return [page, readme]
 

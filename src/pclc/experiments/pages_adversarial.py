@@ -26,7 +26,7 @@ _INTRODUCTION = """# PC inside adversarial training
 
 PC-LC alone does not make a model robust ([Reproduction](reproduction.md)). Inside adversarial training the PC term does
 something else: added to cross-entropy on the adversarial example, it is a bounded loss that pulls on examples near the
-boundary and lets go of hopeless ones. This page shows what that gives, and beside it what simpler terms give.
+boundary and lets go of hopeless ones. This page shows what that gives, beside what simpler terms give.
 """
 
 _USE = """## How to use it
@@ -65,12 +65,11 @@ for step, rows in enumerate(torch.randperm(len(train)).split(128)):
 
 ## The study
 
-The arms of a panel have the same schedule, augmentation, averaging of weights and number of crafting steps: seven, or
-at the cheap end (`fast`, `pc-fast`) one from a random point. Arms whose loss needs the clean images too pass them
-beside the adversarial ones, and so take longer. Each had the same number of settings, of which one was chosen on
-held-out images, as was the best epoch of each training; test images took no part in that. Accuracies are in %; times
-are those of the epochs alone, as they were measured; the attacks and the numbers of the trainings are under
-[Conditions](#conditions).
+All arms of a panel share schedule, augmentation, weight averaging and the number of crafting steps: seven, or one from
+a random point at the cheap end (`fast`, `pc-fast`). Arms whose loss also needs the clean images pass them through the
+network too, and so take longer. Each arm had the same number of settings; one of them, and the best epoch of each
+training, was chosen on held-out images, never on test images. Accuracies are in %, and times are those of the epochs
+alone. Attacks and training settings are listed under [Conditions](#conditions).
 """
 
 
@@ -85,7 +84,7 @@ def adversarial_page(store: Store, experiment: Experiment, selection: Selection,
     """
     choices = choose(store, selection.tuning_cells(experiment))
     table = make_table(store, experiment, selection, choices)
-    blocks = [block for block in table.blocks if any(block.seeds.values())]
+    blocks = [block for block in table.blocks if block.has_run]
     if not blocks:
         return None
     cells = selection.cells(experiment, choices)
@@ -107,7 +106,7 @@ def adversarial_page(store: Store, experiment: Experiment, selection: Selection,
     smoke = " --smoke" if selection.limits else ""
     parts.append(
         f"```sh\npclc reproduce adversarial{smoke}\npclc reproduce adversarial{smoke} --write-docs\n```\n\n"
-        "The first command runs what is missing of the whole study, the second made this page."
+        "The first command runs what is missing from the study; the second wrote this page."
     )
     return "\n\n".join(parts) + "\n"
 
@@ -129,9 +128,8 @@ def _reduced(experiment: Experiment, selection: Selection, done: Sequence[Cell])
     if len(done) == planned:
         return []
     return [
-        f"**{len(done)} of the {planned} models of the study are finished; the others are named under "
-        "[Not run](#not-run).** Where device time is short, arms are left out before seeds, and seeds before test "
-        "images."
+        f"**{len(done)} of the {planned} models of the study are finished; the rest is listed under "
+        "[Not run](#not-run).** Where device time is short, arms go before seeds, and seeds before test images."
     ]
 
 
@@ -153,7 +151,7 @@ def _picture(blocks: Sequence[Block], docs: Path) -> str:
 
 def _image(name: str, alt: str) -> str:
     folder = f"{_IMAGES}/{name}"
-    return f"![{alt}]({folder}.svg)\n\n*{alt}* [PNG]({folder}.png), [the numbers]({folder}.csv)."
+    return f"![{name}]({folder}.svg)\n\n*{alt}* [PNG]({folder}.png), [the numbers]({folder}.csv)."
 
 
 def _figures(block: Block, seconds: Mapping[tuple[str, str], float]) -> list[str]:
@@ -195,9 +193,9 @@ def _audits(store: Store, cells: Sequence[Cell]) -> list[str]:
         which = f" (seeds {listed(sorted(set(seeds)))})" if seeds else ""
         about.append(
             f"Audits (mode {each.mode}, eps {number_text(each.eps)}, "
-            f"{f'the first {each.examples}' if each.examples else 'all'} test images) ask: is what plain PGD-40 leaves "
-            f"true? Audited are {len(seeds)} of {counted(len(results), 'finished model')}{which}. A verdict is about "
-            "its own model, and says nothing of other seeds of the same arm."
+            f"{f'the first {each.examples}' if each.examples else 'all'} test images) ask whether the accuracy that "
+            f"plain PGD-40 leaves is real. {len(seeds)} of {counted(len(results), 'finished model')} were audited"
+            f"{which}. A verdict is about its own model, and says nothing about other seeds of the same arm."
         )
     audited = [(cell, result["audit"]) for cell, result in results if cell.audit is not None]
     lines = [
@@ -207,7 +205,7 @@ def _audits(store: Store, cells: Sequence[Cell]) -> list[str]:
         if found["verdict"] != "not refuted"
     ]
     if audited and not lines:
-        lines = ["No claim was refuted, and none could not be judged."]
+        lines = ["No claim was refuted, and all could be judged."]
     return ["### Audits", *about, *([bullets(lines)] if lines else [])]
 
 
@@ -233,9 +231,9 @@ def _settings(table: Table, tried: Sequence[Cell]) -> str:
         if row["column"] in arms
     ]
     about = (
-        f"Chosen by accuracy under `{tuning.text}` on held-out images ({'; '.join(places)}), and kept for the other "
-        "seeds, networks and lengths. That seed is also one of those of the tables. Of "
-        f"{quoted(list(rates))} the learning rate alone was tuned, of the others also a number of their loss."
+        f"Chosen by accuracy under `{tuning.text}` on held-out images ({'; '.join(places)}), and used for all other "
+        "seeds, networks and lengths; the tables include that seed. For "
+        f"{quoted(list(rates))} the learning rate alone was tuned, for the others also a number in their loss."
     )
     return f"{about}\n\n{markdown_table(rows)}"
 
@@ -276,13 +274,13 @@ def _overfitting(store: Store, cells: Sequence[Cell], docs: Path) -> list[str]:
                 }
             )
     largest, arm, title = max(falls)
-    alt = "Robust accuracy on held-out images over epochs, a line for each arm, with the smallest seed that was run."
+    alt = "Robust accuracy on held-out images over epochs: a line for each arm, of the smallest seed that was run."
     return [
         "### Robust overfitting",
         f"From the best epoch to the last, robust accuracy on held-out images falls by at most {largest:.1f} points on "
-        f"average over seeds (`{arm}`; {title}). The best of many epochs is also a lucky one, so that small falls mean "
-        "nothing. The weights of the best epoch are those that were attacked. Robust accuracy here is that of averaged "
-        f"weights under {' and '.join(attacks)}, on at most 1,000 of the held-out images.",
+        f"average over seeds (`{arm}`; {title}). The best of many epochs is partly luck, so small falls mean nothing. "
+        "The weights of the best epoch are the ones attacked elsewhere on this page. Robust accuracy here is that of "
+        f"the averaged weights under {' and '.join(attacks)}, on at most 1,000 of the held-out images.",
         _image("validation", alt),
         markdown_table(rows),
     ]
@@ -303,8 +301,8 @@ def _collapses(store: Store, experiment: Experiment, cells: Sequence[Cell]) -> l
             place = f"{_title(cell)}, `{cell.column}`{chosen}, seed {cell.training.config.seed}"
             lines.append(f"{place}: from {max(curve[: ends[0]]):.1f} to {curve[ends[0] - 1]:.1f}")
     about = (
-        "Robust accuracy on held-out images that falls below half of its best, and by more than 10 points, is called "
-        f"catastrophic overfitting. It was seen in {len(lines)} of {counted(len(known), 'training')}"
+        "A training whose robust accuracy on held-out images falls below half of its best, and by more than 10 points, "
+        f"has overfitted catastrophically. {len(lines)} of {counted(len(known), 'training')} did"
     )
     return ["### Catastrophic overfitting", f"{about}{':' if lines else '.'}", *([bullets(lines)] if lines else [])]
 
@@ -361,9 +359,9 @@ def _not_run(table: Table, choices: Mapping[str, int]) -> list[str]:
     arms = dict.fromkeys(arm.column for group in table.experiment.groups for arm in group.arms if arm.settings)
     left, half = ([name for name in arms if name not in choices and (name in begun) == some] for some in (False, True))
     if left:
-        lines.append(f"Arms of which nothing was run: {quoted(left)}.")
+        lines.append(f"Arms not run at all: {quoted(left)}.")
     if half:
-        lines.append(f"Arms of which not all settings were tried, so that none is chosen: {quoted(half)}.")
+        lines.append(f"Arms without a chosen setting, since not all were tried: {quoted(half)}.")
     return lines or ["Every arm and seed of the study was run."]
 
 
@@ -383,4 +381,8 @@ def _not_planned(experiment: Experiment) -> list[str]:
 def _no_curves(store: Store, done: Sequence[Cell]) -> list[str]:
     """How many trainings' curves on held-out images are not kept."""
     without = sum(not _curve(store, cell) for cell in done)
-    return [f"No curve on held-out images is kept of {without} of {counted(len(done), 'model')}."] if without else []
+    return (
+        [f"Held-out accuracy over epochs was not kept for {without} of {counted(len(done), 'model')}."]
+        if without
+        else []
+    )

@@ -14,12 +14,12 @@ _FIRST = {"ce + pc": (*BASELINES, "ce + mae"), "trades + pc": ("trades", "ce + p
 # Points between the ends of an interval that still tells that two arms are about the same: the leads are not larger.
 _TELLING = 2.0
 
-_WHY = """PC pulls on every false class that comes within the margin, .995, of the true one. On an adversarial example
-whose true class has less than that these are all of them. PC, averaged over them as here, is then K / (K - 1) times the
-mean absolute error 1 - f_y, less a constant (f_y: probability of the true class), and its structure over the false
-classes is silent. Two arms look into that: `ce + mae` has the mean absolute error in place of PC, and
-`ce + pc, margin 0.5` a smaller margin, at which the structure acts and PC also lets go earlier. Each has the weight of
-its term that was chosen for it."""
+_WHY = """PC pulls on every false class whose probability comes within the margin, .995, of the true one's. On an
+adversarial example whose true class has less than that, these are all of them. Averaged over them, as here,
+PC is then K / (K - 1) times the mean absolute error 1 - f_y, up to a constant (f_y is the probability of
+the true class), and its structure over the false classes plays no part. Two arms test that: `ce + mae` has
+the mean absolute error in place of PC, and `ce + pc, margin 0.5` has a smaller margin, at which the
+structure acts and PC lets go earlier. The weight of each term was tuned for its arm."""
 
 
 def robust_row(block: Block) -> str:
@@ -43,13 +43,13 @@ def in_short(block: Block) -> str:
         ]
         left = [rival for rival in rivals if rival not in leads]
         if left:
-            parts.append(f"not compared with {quoted(left)}, with which it has fewer than two seeds in common")
+            parts.append(f"not compared with {quoted(left)}: fewer than two seeds in common")
         run = bool(values(block, robust_row(block), arm))
         said.append(f"`{arm}` is {'; '.join(parts) if run else 'not run'}.")
         named |= dict.fromkeys([arm, *leads])
     doubtful = _doubtful(block, list(named))
-    doubts = f" Audits of {quoted(doubtful)} leave doubts ([Audits](#audits))." if doubtful else ""
-    return f"**In short**, in points under AutoAttack, with {block.model}: {' '.join(said)}{doubts}"
+    doubts = f" Not every audit of {quoted(doubtful)} ended well ([Audits](#audits))." if doubtful else ""
+    return f"**In short**, in points under AutoAttack ({block.dataset}, {block.model}): {' '.join(said)}{doubts}"
 
 
 def leads_over_ce(blocks: Sequence[Block]) -> str:
@@ -70,27 +70,14 @@ def findings(blocks: Sequence[Block], seconds: Mapping[tuple[str, str], float]) 
         seconds: of an average training, by the model of a block and by column.
     """
     parts = [
-        "Differences of AutoAttack accuracy in points, at equal seeds, with 95 % intervals of the mean over seeds, on "
-        "the same test images. An interval with 0 in it tells nothing apart. Settings were chosen once, so that luck "
-        "in that is in no interval. Each stands for itself: with many of them, one may be wrong by chance."
+        "Differences are in points under AutoAttack at equal seeds, on the same test images, with 95 % intervals of "
+        "the mean over seeds; an interval that contains 0 decides nothing. That settings were chosen once, and may "
+        "have been lucky, is in no interval, and of many intervals one may be wrong by chance."
     ]
-    for block in blocks:
-        pairs = [(arm, baseline) for baseline in BASELINES for arm in _PC_ARMS]
-        lines = [text for arm, baseline in pairs if (text := _compared(block, arm, baseline)) is not None]
-        if lines:
-            parts += [f"**{block.dataset}, {block.model}**", bullets(lines)]
     helps = [line for baseline in BASELINES for line in _against(blocks[0], baseline)]
     if helps:
         parts += [f"**All arms, {blocks[0].dataset}, {blocks[0].model}**", bullets(helps)]
-    return [
-        *parts,
-        _WHY,
-        _mae(blocks),
-        _structure(blocks),
-        *_lasting(blocks),
-        _cheap(blocks, seconds),
-        *_doubts(blocks),
-    ]
+    return [*parts, _WHY, _mae(blocks), _structure(blocks), *_lasting(blocks), _cheap(blocks, seconds)]
 
 
 def _lead(block: Block, first: str, second: str) -> SeedComparison | float | None:
@@ -107,7 +94,7 @@ def _side(found: SeedComparison | float) -> int:
 
 
 def _words(found: SeedComparison) -> str:
-    return {1: "above", -1: "below", 0: "not to be told from"}[_side(found)]
+    return {1: "above", -1: "below", 0: "not distinguishable from"}[_side(found)]
 
 
 def _compared(block: Block, first: str, second: str) -> str | None:
@@ -116,7 +103,7 @@ def _compared(block: Block, first: str, second: str) -> str | None:
     if found is None:
         return None
     if isinstance(found, float):
-        start = f"`{first}` and `{second}` have one seed in common, which decides nothing"
+        start = f"`{first}` and `{second}` have only one seed in common, which decides nothing"
     else:
         start = f"`{first}` is {_words(found)} `{second}`"
     return f"{start}: {_numbers(found)}; clean accuracy {_clean(block, first, second)}."
@@ -143,8 +130,8 @@ def _against(block: Block, baseline: str) -> list[str]:
     return [
         f"Above `{baseline}`: {quoted(sides[1])}.",
         f"Below `{baseline}`: {quoted(sides[-1])}.",
-        f"Not to be told from `{baseline}`: {quoted(sides[0])}.",
-        *([f"Fewer than two seeds in common with `{baseline}`: {quoted(few)}."] if few else []),
+        f"Not distinguishable from `{baseline}`: {quoted(sides[0])}.",
+        *([f"Not compared, with fewer than two seeds in common: {quoted(few)}."] if few else []),
     ]
 
 
@@ -156,16 +143,16 @@ def _mae(blocks: Sequence[Block]) -> str:
             continue
         numbers = f"`ce + mae` minus `ce + pc` is {_numbers(found)} ({block.model})"
         if isinstance(found, float) or (_side(found) == 0 and found.interval.high - found.interval.low > _TELLING):
-            return f"**Whether the mean absolute error does as well as PC is open**: {numbers}. Our seeds do not tell."
+            return f"**Whether the mean absolute error does as well as PC is open**: {numbers}. Our seeds cannot tell."
         return {
-            1: f"**The plain mean absolute error does better than PC**: {numbers}. The structure over the false "
-            "classes does not help at this margin.",
+            1: f"**The plain mean absolute error does better than PC**: {numbers}. At this margin the structure "
+            "over the false classes does not help.",
             -1: f"**PC does better than the plain mean absolute error**: {numbers}. That the term is bounded does not "
             "explain all of it.",
-            0: f"**PC and the plain mean absolute error cannot be told apart**: {numbers}. At this margin nothing "
-            "speaks for the structure over the false classes.",
+            0: f"**PC and the plain mean absolute error cannot be told apart**: {numbers}. Nothing here speaks for the "
+            "structure over the false classes.",
         }[_side(found)]
-    return "**Whether the mean absolute error does as well as PC is not known**: the two arms have no seed in common."
+    return "**Whether the mean absolute error does as well as PC is not known**: the two arms share no seed."
 
 
 def _structure(blocks: Sequence[Block]) -> str:
@@ -174,7 +161,7 @@ def _structure(blocks: Sequence[Block]) -> str:
     return (
         f"**With a smaller margin**: {texts[0]}"
         if texts
-        else "**What a smaller margin gives is not known**: `ce + pc, margin 0.5` and `ce + pc` have no seed in common."
+        else "**What a smaller margin gives is not known**: `ce + pc, margin 0.5` and `ce + pc` share no seed."
     )
 
 
@@ -188,9 +175,7 @@ def _lasting(blocks: Sequence[Block]) -> list[str]:
                 texts = (f"with {b.model} {_numbers(lead)}" for b, lead in ((short, before), (long, after)))
                 lines.append(f"`{arm}` minus `trades`: {'; '.join(texts)}. {_what_lasts(before, after)}")
     if not lines:
-        return [
-            "**Whether a difference to TRADES lasts in longer training is not known**: no two lengths can be compared."
-        ]
+        return ["**Whether a lead over TRADES lasts in longer training is not known**: no two lengths can be compared."]
     return ["**Longer training**", bullets(lines)]
 
 
@@ -205,7 +190,7 @@ def _what_lasts(before: SeedComparison | float, after: SeedComparison | float) -
         return "No lead was shown that could last."
     if isinstance(before, float) or isinstance(after, float):
         return "Whether it lasts is open: one seed decides nothing."
-    return {1: "The lead lasts.", 0: "The lead is not to be told from none any more.", -1: "The lead is lost."}[
+    return {1: "The lead lasts.", 0: "The lead is no longer distinguishable from none.", -1: "The lead is lost."}[
         _side(after)
     ]
 
@@ -217,23 +202,7 @@ def _cheap(blocks: Sequence[Block], seconds: Mapping[tuple[str, str], float]) ->
         if text:
             taken = [f"{seconds[block.model, arm]:.1f} s (`{arm}`)" for arm in ("pc-fast", "fast")]
             return f"**At the cheap end**: {text} A training took {' and '.join(taken)} on average."
-    return "**What PC gives at the cheap end is not known**: `pc-fast` and `fast` have no seed in common."
-
-
-def _doubts(blocks: Sequence[Block]) -> list[str]:
-    """Arms whose audits do not all end well, since AutoAttack's figures are then worth less."""
-    lines = [
-        f"{block.model}, `{column}`: {block.audited(column)}"
-        for block in blocks
-        for column in _doubtful(block, block.columns)
-    ]
-    if not lines:
-        return []
-    return [
-        "**Audits**: of these arms what plain PGD leaves was refuted or could not be judged, and what is said about "
-        "them above stands under that doubt ([Audits](#audits)):",
-        bullets(lines),
-    ]
+    return "**What PC gives at the cheap end is not known**: `pc-fast` and `fast` share no seed."
 
 
 def _doubtful(block: Block, columns: Sequence[str]) -> list[str]:

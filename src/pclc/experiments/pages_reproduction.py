@@ -69,7 +69,7 @@ def _command(table: Table, datasets: Sequence[str] = ()) -> str:
 
 def _ran(table: Table) -> list[Block]:
     """The blocks with a finished cell."""
-    return [block for block in table.blocks if any(block.seeds.values())]
+    return [block for block in table.blocks if block.has_run]
 
 
 def _variants(store: Store, table: Table) -> list[Table]:

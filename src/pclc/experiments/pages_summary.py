@@ -102,7 +102,7 @@ def summary_section(tables: Sequence[Table]) -> str:
         )
     lines += [f"**Do the paper's claims in words hold?** {' '.join(said)}" for said in [_said(tables)] if said]
     lines += [f"**What was not run?** {said}." for said in [_not_run(tables)] if said]
-    ran = any(any(block.seeds.values()) for table in tables for block in table.blocks)
+    ran = any(block.has_run for table in tables for block in table.blocks)
     parts = [bullets(lines) if ran else "Nothing has been run yet."]
     if places:
         parts += [_LEGEND, markdown_table([_place_row(place) for place in places])]
@@ -136,10 +136,10 @@ def _said(tables: Sequence[Table]) -> list[str]:
 
 def _not_run(tables: Sequence[Table]) -> str:
     """The data sets of which no cell is finished, and those of which none is in some experiments."""
-    ran = {block.dataset for table in tables for block in table.blocks if any(block.seeds.values())}
+    ran = {block.dataset for table in tables for block in table.blocks if block.has_run}
     missing: dict[str, list[str]] = {}
     for table in tables:
-        there = {block.dataset for block in table.blocks if any(block.seeds.values())}
+        there = {block.dataset for block in table.blocks if block.has_run}
         for dataset in dict.fromkeys(block.dataset for block in table.blocks if block.dataset not in there):
             missing.setdefault(dataset, []).append(table.experiment.name)
     nothing = [dataset for dataset in missing if dataset not in ran]

@@ -1,6 +1,7 @@
 """An experiment as a table: the published figure, ours over seeds, and what can be said about it."""
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -8,7 +9,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from pclc.analysis.claims import Finding
-from pclc.analysis.verdict import Verdict, judge, judge_contrast
+from pclc.analysis.verdict import Judgement, Verdict, judge, judge_contrast
 from pclc.attacks import SPSA, AutoAttack
 from pclc.evaluation.result import NO_EVIDENCE
 from pclc.evaluation.statistics import SeedComparison, compare_over_seeds
@@ -22,10 +23,23 @@ _CONFUSION = re.compile(".+ from .+ to .+")  # too many for a table; claims and 
 _NOTICED = 0.0005  # share of gradients that are zero from which on it is told
 _APART = 30.0  # points between seeds from which on each is told
 _NOTHING = "-"
+_JUDGEMENTS: tuple[Judgement, ...] = "reproduced", "differs", "underpowered"  # those of figures that were run
+
+
+class _Shown(ABC):
+    """What stands in a cell of a table."""
+
+    @abstractmethod
+    def shown(self) -> tuple[str, str, str]:
+        """Published, ours and the verdict."""
+
+    def text(self) -> str:
+        """What there is of these, in one cell."""
+        return " | ".join(part for part in self.shown() if part != _NOTHING)
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(_Shown):
     """One figure of a table.
 
     Attributes:
@@ -51,13 +65,9 @@ class Entry:
         mark = "".join(remark.mark for remark in self.published.remarks)
         return f"{self.published.value:.{digits}f}{mark}", ours, _judged(self.verdict, digits)
 
-    def text(self) -> str:
-        """What there is of these, in one cell."""
-        return _in_a_row(self.shown())
-
 
 @dataclass(frozen=True)
-class Contrast:
+class Contrast(_Shown):
     """A column minus another one at equal seeds.
 
     Attributes:
@@ -87,10 +97,6 @@ class Contrast:
         if self.published is None:
             return _NOTHING, ours, _NOTHING
         return f"{self.published:+.{digits}f}", ours, _judged(self.verdict, digits)
-
-    def text(self) -> str:
-        """What there is of these, in one cell."""
-        return _in_a_row(self.shown())
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,11 @@ class Block:
     step: float  # points by which one image changes an accuracy; 0 where nothing was run
 
     @property
+    def has_run(self) -> bool:
+        """Whether any cell is finished."""
+        return any(self.seeds.values())
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """What to know about the published figures with a mark, each with its mark."""
         published = [entry.published for entry in self.entries if entry.published is not None]
@@ -174,17 +185,15 @@ class Block:
 
     def watched(self, column: str) -> str:
         """What adversarial training came to, by seed; "" where it is not kept or not measured."""
-        found = self.robust.get(column, {})
-        if not found:
-            return ""
-        values = ", ".join(f"{100 * found[seed][0]:.1f}/{100 * found[seed][1]:.1f}" for seed in sorted(found))
-        return f"% under PGD-10 in training, best/last epoch by seed: {values}"
+        values = ", ".join(
+            f"{100 * best:.1f}/{100 * last:.1f}" for _, (best, last) in sorted(self.robust[column].items())
+        )
+        return f"% under PGD-10 in training, best/last epoch by seed: {values}" if values else ""
 
     def distance(self, column: str) -> float | None:
         """How far a column is from the published one on average over its rows; None where nothing was judged."""
-        verdicts = [entry.verdict for entry in self.entries if entry.column == column and entry.verdict is not None]
-        distances = [abs(verdict.difference) for verdict in verdicts if verdict.difference is not None]
-        return mean(distances) if distances else None
+        found = [verdict.difference for verdict in self._verdicts(column) if verdict.difference is not None]
+        return mean(map(abs, found)) if found else None
 
     def digits(self, column: str) -> int:
         """Of that distance: one in points, three between probabilities."""
@@ -192,18 +201,17 @@ class Block:
 
     def summary(self, column: str) -> str:
         """How a column compares with the published one over all its rows; empty where nothing was judged."""
-        verdicts = [entry.verdict for entry in self.entries if entry.column == column and entry.verdict is not None]
-        distance = self.distance(column)
+        distance, digits = self.distance(column), self.digits(column)
         if distance is None:
             return ""
-        counts = Counter(verdict.judgement for verdict in verdicts)
-        words = ", ".join(
-            f"{counts[word]} {word}" for word in ("reproduced", "differs", "underpowered") if counts[word]
-        )
-        outside = sum(verdict.outside for verdict in verdicts if verdict.judgement == "underpowered")
+        counts = Counter(verdict.judgement for verdict in self._verdicts(column))
+        words = ", ".join(f"{n} {word}" for word in _JUDGEMENTS if (n := counts[word]))
+        outside = sum(verdict.outside for verdict in self._verdicts(column) if verdict.judgement == "underpowered")
         words += f" ({outside} of them outside the interval)" if outside else ""
-        unit = " points" if self.digits(column) == 1 else ""
-        return f"{words}; {distance:.{self.digits(column)}f}{unit} off on average"
+        return f"{words}; {distance:.{digits}f}{' points' if digits == 1 else ''} off on average"
+
+    def _verdicts(self, column: str) -> list[Verdict]:
+        return [entry.verdict for entry in self.entries if entry.column == column and entry.verdict is not None]
 
 
 @dataclass(frozen=True)
@@ -389,9 +397,9 @@ def _block(
     results: Mapping[str, Mapping[str, Any]],
 ) -> Block:
     columns = tuple(dict.fromkeys(cell.column for cell in cells))
-    asked = {attack.name: None for cell in cells for attack in cell.attacks}
+    finished = {column: [c for c in cells if c.column == column and c.hash in results] for column in columns}
     values: dict[tuple[str, str], dict[int, float]] = {}
-    rows: dict[str, None] = {"clean": None, **asked}
+    rows = dict.fromkeys(["clean", *(attack.name for cell in cells for attack in cell.attacks)])
     for cell in cells:
         if cell.hash in results:
             for row, value in row_values(store, cell, results[cell.hash]).items():
@@ -406,27 +414,24 @@ def _block(
     }
     judged = not selection.limits
     step = max((100 / results[cell.hash]["n"] for cell in cells if cell.hash in results), default=0.0)
-    entries = tuple(
-        Entry(row, column, figure, found, _verdict(figure, found) if judged else None)
-        for (row, column), figure in figures.items()
-        for found in [values.get((row, column), {})]
-    )
-    run = {
-        # Once each: in a trial with fewer epochs runs of several lengths are one.
-        column: tuple({c.training.config.seed: None for c in cells if c.column == column and c.hash in results})
-        for column in columns
-    }
     return Block(
         *place,
         columns,
         tuple(rows),
-        entries,
+        tuple(
+            Entry(*at, figure, values.get(at, {}), _verdict(figure, values.get(at, {})) if judged else None)
+            for at, figure in figures.items()
+        ),
         tuple(_contrasts(experiment, first, rows, figures, values, judged, step)),
-        run,
+        # Once each: in a trial with fewer epochs runs of several lengths are one.
+        {column: tuple(dict.fromkeys(c.training.config.seed for c in own)) for column, own in finished.items()},
         {column: tuple(sorted(seed for name, seed in missing if name == column)) for column in columns},
-        {column: _verdicts([c for c in cells if c.column == column and c.audit], results) for column in columns},
+        {
+            column: {c.training.config.seed: results[c.hash]["audit"]["verdict"] for c in own if c.audit}
+            for column, own in finished.items()
+        },
         _zero_gradients(cells, results),
-        {column: _robust(store, [c for c in cells if c.column == column and c.hash in results]) for column in columns},
+        {column: _robust(store, own) for column, own in finished.items()},
         step,
     )
 
@@ -466,11 +471,6 @@ def _robust(store: Store, cells: Sequence[Cell]) -> dict[int, tuple[float, float
         if course:
             found[cell.training.config.seed] = max(course), course[-1]
     return found
-
-
-def _verdicts(cells: Sequence[Cell], results: Mapping[str, Mapping[str, Any]]) -> dict[int, str]:
-    """Of the audits, by seed."""
-    return {c.training.config.seed: results[c.hash]["audit"]["verdict"] for c in cells if c.hash in results}
 
 
 def _verdict(figure: PublishedFigure | None, values: Mapping[int, float]) -> Verdict | None:
@@ -525,10 +525,6 @@ def _judged(verdict: Verdict | None, digits: int) -> str:
         return verdict.judgement
     word = "differs" if verdict.judgement == "differs" else f"{verdict.judgement}, yet outside:"
     return f"{word} {verdict.difference:+.{digits}f}"
-
-
-def _in_a_row(shown: Sequence[str]) -> str:
-    return " | ".join(part for part in shown if part != _NOTHING)
 
 
 def _tuning_rows(
