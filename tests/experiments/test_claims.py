@@ -52,7 +52,7 @@ def test_claims_speak_of_experiments_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"check": "abov"}, "Expected `check` of 'x' to be one of above, near"),
+        ({"check": "abov"}, "Expected `check` of 'x' to be one of above, gains_more, limited"),
         ({"with": {"colum": "ce"}}, "The settings of 'x' do not fit above"),
         ({"texts": "y"}, "Expected the keys of a claim to be among name, source, text, check, with, reading"),
     ],

@@ -5,6 +5,7 @@ row), rows by the attack and its parameter ("pgd 0.1"). Data sets and rows are c
 comparison is made only where both of its figures are there.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -67,8 +68,9 @@ def above(
     than: str,
     rows: Sequence[str] = ANY,
     datasets: Sequence[str] = ANY,
+    within: float | None = None,
 ) -> _Comparisons:
-    """A column is above another one in every row.
+    """A column is above another one in every row; with `within`, at most so far below it.
 
     Example:
         >>> figures = {("table1", "mnist", "pc-lc", "pgd 0.1"): 72.3, ("table1", "mnist", "ce", "pgd 0.1"): 49.0}
@@ -76,23 +78,8 @@ def above(
         Finding(held=1, of=1, share=1.0, exceptions=())
     """
     for place, one, other in _pairs(figures, experiment, column, than, rows, datasets):
-        yield f"{' '.join(place)}: {column} {one}, {than} {other}", one > other
-
-
-@_check
-def near(
-    figures: Figures,
-    *,
-    experiment: str,
-    column: str,
-    than: str,
-    within: float,
-    rows: Sequence[str] = ANY,
-    datasets: Sequence[str] = ANY,
-) -> _Comparisons:
-    """A column is at most `within` below another one."""
-    for place, one, other in _pairs(figures, experiment, column, than, rows, datasets):
-        yield f"{' '.join(place)}: {column} {one}, {than} {other}", one >= other - within
+        holds = one > other if within is None else one >= other - within
+        yield f"{' '.join(place)}: {column} {one}, {than} {other}", holds
 
 
 @_check
@@ -128,33 +115,19 @@ def gains_more(
 
 
 @_check
-def at_least(
+def limited(
     figures: Figures,
     *,
     experiment: str,
     column: str,
-    limit: float,
+    least: float = -math.inf,
+    most: float = math.inf,
     rows: Sequence[str] = ANY,
     datasets: Sequence[str] = ANY,
 ) -> _Comparisons:
-    """Every figure is at least `limit`."""
+    """Every figure is from `least` to `most`."""
     for place, value in _select(figures, experiment, column, rows, datasets).items():
-        yield f"{' '.join(place)}: {value}", value >= limit
-
-
-@_check
-def at_most(
-    figures: Figures,
-    *,
-    experiment: str,
-    column: str,
-    limit: float,
-    rows: Sequence[str] = ANY,
-    datasets: Sequence[str] = ANY,
-) -> _Comparisons:
-    """Every figure is at most `limit`."""
-    for place, value in _select(figures, experiment, column, rows, datasets).items():
-        yield f"{' '.join(place)}: {value}", value <= limit
+        yield f"{' '.join(place)}: {value}", least <= value <= most
 
 
 @_check
@@ -166,20 +139,11 @@ def iterative_stronger(figures: Figures, *, experiment: str, column: str) -> _Co
 
 @_check
 def transfer_weaker(
-    figures: Figures, *, experiment: str, white_box: str, column: str, attacks: Sequence[str], prefix: str = ""
+    figures: Figures, *, experiment: str, white_box: str, column: str, attacks: Sequence[str]
 ) -> _Comparisons:
-    """No attack by transfer leaves less accuracy than the same attack on the model itself.
-
-    Args:
-        figures: by name.
-        experiment: the one with the attacks by transfer.
-        white_box: the one with the attacks on the model itself.
-        column: the loss.
-        attacks: such as "pgd".
-        prefix: what rows of attacks by transfer have before the name of the attack.
-    """
+    """No attack by transfer, in `experiment`, leaves less accuracy than the same attack on the model in `white_box`."""
     for attack in attacks:
-        yield from _matched(figures, (experiment, prefix + attack), [(white_box, attack)], column)
+        yield from _matched(figures, (experiment, attack), [(white_box, attack)], column)
 
 
 @_check
