@@ -26,9 +26,10 @@ _COLUMNS_A_TABLE = 3
 def check_selection(chosen: Sequence[Experiment], selection: Selection) -> None:
     """Refuse data sets and columns that none of the experiments has; each takes those that it has."""
     where = ", ".join(each.name for each in chosen)
-    groups = [group for each in chosen for group in each.groups]
-    check_choice("datasets", selection.datasets, [name for group in groups for name in group.datasets], where)
-    check_choice("losses", selection.columns, [arm.column for group in groups for arm in group.arms], where)
+    check_choice(
+        "datasets", selection.datasets, dict.fromkeys(name for each in chosen for name in each.datasets), where
+    )
+    check_choice("losses", selection.columns, dict.fromkeys(name for each in chosen for name in each.arms), where)
 
 
 def write_docs(asked: Sequence[str], out: Path, selection: Selection, docs: Path, smoke: bool) -> None:

@@ -91,7 +91,7 @@ def plan_grid(store: Store | None, cells: Sequence[Cell], known: "Known") -> lis
     Without a store nothing is there.
     """
     there = {cell.hash for cell in cells if store is not None and store.load(cell) is not None}
-    needed = {each.hash: each for cell in cells if cell.hash not in there for each in _trainings(cell)}
+    needed = {each.hash: each for cell in cells if cell.hash not in there for each in cell.trainings}
     trained = {name for name, each in needed.items() if store is not None and store.is_trained(each)}
     counted: set[str] = set()
     attacked: set[tuple[object, ...]] = set()
@@ -105,7 +105,7 @@ def plan_grid(store: Store | None, cells: Sequence[Cell], known: "Known") -> lis
             continue
         counted.add(cell.hash)
         training = Cost()
-        for each in _trainings(cell):
+        for each in cell.trainings:
             if each.hash not in counted | trained:
                 training += known.training(each, _epochs_left(store, each, counted))
             counted.add(each.hash)
@@ -114,10 +114,6 @@ def plan_grid(store: Store | None, cells: Sequence[Cell], known: "Known") -> lis
         rest = sum(attacks, known.analyses(cell) + known.audit(cell))
         planned.append(PlannedCell(cell, finished, own, training, rest))
     return planned
-
-
-def _trainings(cell: Cell) -> list[Training]:
-    return [training for training in (cell.training, cell.substitute) if training is not None]
 
 
 def _attack_key(cell: Cell, attack: NamedAttack) -> tuple[object, ...]:

@@ -173,6 +173,11 @@ class Cell:
         return content
 
     @property
+    def trainings(self) -> list[Training]:
+        """Of its model, and of the substitute where there is one."""
+        return [training for training in (self.training, self.substitute) if training is not None]
+
+    @property
     def attacks_folder(self) -> str:
         """Where, among the files of its model, attacks on these images in this precision leave what they find."""
         return "-".join(["attacks", self.split, str(self.examples or "all"), *filter(None, [self.precision])])
@@ -245,6 +250,20 @@ class Experiment:
     tuning: NamedAttack | None = None
     baselines: tuple[str, ...] = ()
 
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Of all groups, each once."""
+        return tuple(dict.fromkeys(name for group in self.groups for name in group.datasets))
+
+    @property
+    def arms(self) -> dict[str, Arm]:
+        """By column, as the first group with that column has it."""
+        found: dict[str, Arm] = {}
+        for group in self.groups:
+            for arm in group.arms:
+                found.setdefault(arm.column, arm)
+        return found
+
     def figure(self, cell: Cell, row: str) -> PublishedFigure | None:
         """The published figure for a row ("clean" or the name of an attack) of a cell, where there is one."""
         return _figures(self.published).get((cell.training.dataset, cell.published_column, row))
@@ -277,8 +296,8 @@ class Experiment:
         """
         if variant not in VARIANTS:
             raise ValueError(f"Expected `variant` to be one of {', '.join(VARIANTS)}, but got {variant!r}.")
-        check_choice("datasets", datasets, [name for group in self.groups for name in group.datasets], self.name)
-        check_choice("columns", columns, [arm.column for group in self.groups for arm in group.arms], self.name)
+        check_choice("datasets", datasets, self.datasets, self.name)
+        check_choice("columns", columns, self.arms, self.name)
         cells = [
             _cell(group, dataset, arm, seed, variant, (choices or {}).get(arm.column))
             for group in self.groups
@@ -355,14 +374,12 @@ def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
     check_keys(content, name, required={"title": str, "groups": list}, optional=optional)
     if not content["groups"]:
         raise ValueError(f"Expected `groups` of {name} to have at least one, but got none.")
-    groups: list[Group] = []
-    for group in content["groups"]:
-        groups.append(
-            _group(group, {arm.column: arm for arm in groups[0].arms} if groups else {}, f"a group of {name}")
-        )
+    first = _group(content["groups"][0], {}, f"a group of {name}")
+    arms = {arm.column: arm for arm in first.arms}
+    groups = (first, *(_group(group, arms, f"a group of {name}") for group in content["groups"][1:]))
     tuning = NamedAttack("tuning", content["tuning"]) if "tuning" in content else None
     baselines = tuple(content.get("baselines", ()))
-    experiment = Experiment(name, content["title"], content.get("published"), tuple(groups), tuning, baselines)
+    experiment = Experiment(name, content["title"], content.get("published"), groups, tuning, baselines)
     for group in groups:
         _check_published(experiment, group)
     _check_settings(experiment)
@@ -550,23 +567,22 @@ def _limited(cells: list[Cell], examples: int | None, epochs: int | None) -> Ite
 
 def _check_settings(experiment: Experiment) -> None:
     """Settings are chosen fairly: the same number for each arm, on images that none of them was trained on."""
-    arms = [(group, arm) for group in experiment.groups for arm in group.arms if arm.settings or arm.recipe]
-    for _, arm in arms:
+    arms = [arm for group in experiment.groups for arm in group.arms]
+    for arm in arms:
         if arm.adversarial is None and (arm.recipe or any("recipe" in setting for setting in arm.settings)):
             raise ValueError(f"Expected {arm.column!r} of {experiment.name} to have `adversarial` with its `recipe`.")
-    tuned = [(group, arm) for group, arm in arms if arm.settings]
+    tuned = [arm for arm in arms if arm.settings]
     if bool(tuned) != (experiment.tuning is not None):
         raise ValueError(f"Expected {experiment.name} to have `tuning` and arms with `settings` together.")
-    if len({len(arm.settings) for _, arm in tuned}) > 1:
+    if len({len(arm.settings) for arm in tuned}) > 1:
         raise ValueError(f"Expected the arms of {experiment.name} to have the same number of settings.")
-    for _, arm in tuned:
-        if any(other.settings != arm.settings for _, other in arms if other.column == arm.column):
+    for arm in tuned:
+        if any(other.settings != arm.settings for other in arms if other.column == arm.column):
             raise ValueError(f"Expected the settings of {arm.column!r} to be the same in every group.")
         if not arm.changes.get("validation"):
             raise ValueError(f"Expected {arm.column!r} of {experiment.name} to hold out images: train.validation.")
-    columns = dict.fromkeys(arm.column for group in experiment.groups for arm in group.arms)
     for name in experiment.baselines:
-        _check_one("baselines", name, columns, experiment.name)
+        _check_one("baselines", name, experiment.arms, experiment.name)
     if experiment.tuning is not None:
         experiment.tuning.attack  # noqa: B018  # made once, so that a wrong text is refused here
 
@@ -612,9 +628,8 @@ def _check_one(key: str, value: object, choices: Collection[str], where: str) ->
         raise ValueError(f"Expected `{key}` of {where} to be among {', '.join(choices)}, but got {value!r}.")
 
 
-def check_choice(name: str, chosen: Collection[str] | None, known: list[str], where: str) -> None:
+def check_choice(name: str, chosen: Collection[str] | None, known: Collection[str], where: str) -> None:
     """Refuse what is not among the known."""
     for value in chosen or ():
         if value not in known:
-            listed = ", ".join(dict.fromkeys(known))
-            raise ValueError(f"Expected `{name}` to be among those of {where} ({listed}), but got {value!r}.")
+            raise ValueError(f"Expected `{name}` to be among those of {where} ({', '.join(known)}), but got {value!r}.")

@@ -123,8 +123,7 @@ def _training_seconds(store: Store, cells: Sequence[Cell]) -> dict[tuple[str, st
 
 def _reduced(experiment: Experiment, selection: Selection, done: Sequence[Cell]) -> list[str]:
     """That not all of the study was run, where that is so."""
-    every = {arm.column: 0 for group in experiment.groups for arm in group.arms}
-    planned = len(selection.cells(experiment, every))
+    planned = len(selection.cells(experiment, dict.fromkeys(experiment.arms, 0)))
     if len(done) == planned:
         return []
     return [
@@ -216,8 +215,7 @@ def _settings(table: Table, tried: Sequence[Cell]) -> str:
     arms = {row["column"] for row in table.tuning if row["clean %"] is not None}
     cells = [cell for cell in tried if cell.column in arms]
     places = dict.fromkeys(f"{_network(cell)}, seed {cell.training.config.seed}" for cell in cells)
-    every = [arm for group in table.experiment.groups for arm in group.arms if arm.column in arms]
-    rates = dict.fromkeys(arm.column for arm in every if _tunes_only_rate(arm))
+    rates = [name for name, arm in table.experiment.arms.items() if name in arms and _tunes_only_rate(arm)]
     rows = [
         {
             "arm": row["column"],
@@ -233,7 +231,7 @@ def _settings(table: Table, tried: Sequence[Cell]) -> str:
     about = (
         f"Chosen by accuracy under `{tuning.text}` on held-out images ({'; '.join(places)}), and used for all other "
         "seeds, networks and lengths; the tables include that seed. For "
-        f"{quoted(list(rates))} the learning rate alone was tuned, for the others also a number in their loss."
+        f"{quoted(rates)} the learning rate alone was tuned, for the others also a number in their loss."
     )
     return f"{about}\n\n{markdown_table(rows)}"
 
@@ -288,7 +286,6 @@ def _overfitting(store: Store, cells: Sequence[Cell], docs: Path) -> list[str]:
 
 def _collapses(store: Store, experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
     """Which trainings lost their robustness on the way, those of losing settings among them."""
-    settings = {arm.column: arm.settings for group in experiment.groups for arm in group.arms}
     curves = {cell.training.hash: (cell, list(_curve(store, cell).values())) for cell in cells}
     known = [(cell, curve) for cell, curve in curves.values() if curve]
     if not known:
@@ -297,7 +294,9 @@ def _collapses(store: Store, experiment: Experiment, cells: Sequence[Cell]) -> l
     for cell, curve in known:
         ends = [end for end in range(1, len(curve) + 1) if has_collapsed([value / 100 for value in curve[:end]])]
         if ends:
-            chosen = "" if cell.setting is None else f", {setting_text(settings[cell.column][cell.setting])}"
+            chosen = (
+                "" if cell.setting is None else f", {setting_text(experiment.arms[cell.column].settings[cell.setting])}"
+            )
             place = f"{_title(cell)}, `{cell.column}`{chosen}, seed {cell.training.config.seed}"
             lines.append(f"{place}: from {max(curve[: ends[0]]):.1f} to {curve[ends[0] - 1]:.1f}")
     about = (
@@ -356,7 +355,7 @@ def _not_run(table: Table, choices: Mapping[str, int]) -> list[str]:
         if texts:
             lines.append(f"{block.dataset}, {block.model}: {', '.join(texts)}.")
     begun = {row["column"] for row in table.tuning if row["clean %"] is not None}
-    arms = dict.fromkeys(arm.column for group in table.experiment.groups for arm in group.arms if arm.settings)
+    arms = [name for name, arm in table.experiment.arms.items() if arm.settings]
     left, half = ([name for name in arms if name not in choices and (name in begun) == some] for some in (False, True))
     if left:
         lines.append(f"Arms not run at all: {quoted(left)}.")

@@ -92,7 +92,7 @@ def _experiment(table: Table, figures: Sequence[Path]) -> str:
     if table.claims and selection.variant == "paper":
         parts += ["#### What the paper says in words", _claims(table.claims)]
     ran = list(dict.fromkeys(block.dataset for block in _ran(table)))
-    left = [dataset for group in table.experiment.groups for dataset in group.datasets if dataset not in ran]
+    left = [dataset for dataset in table.experiment.datasets if dataset not in ran]
     rest = [f"Data sets not run: {listed(left)} (`{_command(table, left)}`)."] if left else []
     if more := [*warnings_in(table.notes), *rest]:
         parts.append(bullets(more))

@@ -177,8 +177,7 @@ def _drop_weights(store: Store, cells: Sequence[Cell], left: Sequence[Cell]) -> 
 
 def _models(cell: Cell) -> list[Training]:
     """All that is trained for a cell."""
-    trainings = [training for training in (cell.training, cell.substitute) if training is not None]
-    return [*trainings, *(first for training in trainings if (first := warm_up_of(training)) is not None)]
+    return [*cell.trainings, *(first for each in cell.trainings if (first := warm_up_of(each)) is not None)]
 
 
 @contextmanager

@@ -531,7 +531,6 @@ def _tuning_rows(
     store: Store, experiment: Experiment, selection: Selection, choices: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """Every setting that was to be tried, also the losing ones."""
-    arms = {arm.column: arm for group in experiment.groups for arm in group.arms}
     rows = []
     for cell in selection.tuning_cells(experiment):
         result = store.load(cell)
@@ -539,7 +538,7 @@ def _tuning_rows(
         rows.append(
             {
                 "column": cell.column,
-                "setting": arms[cell.column].settings[cell.setting],
+                "setting": experiment.arms[cell.column].settings[cell.setting],
                 "clean %": result and 100 * result["clean"] / result["n"],
                 "robust %": result and 100 * result["attacks"][0]["correct"] / result["n"],
                 "validation images": result and result["n"],

@@ -49,15 +49,15 @@ class Selection:
 
     def tuning_cells(self, experiment: Experiment) -> list[Cell]:
         """The cells on which the settings of arms are chosen; none where no data set of the experiment is asked for."""
-        if _known(self.datasets, _datasets(experiment)) == []:
+        if _known(self.datasets, experiment.datasets) == []:
             return []
-        return experiment.tuning_cells(_known(self.columns, _columns(experiment)), self.examples, self.epochs)
+        return experiment.tuning_cells(_known(self.columns, experiment.arms), self.examples, self.epochs)
 
     def cells(self, experiment: Experiment, choices: Mapping[str, int] | None = None) -> list[Cell]:
         """The cells of that part; data sets and columns that this experiment does not have are left out."""
         cells = experiment.cells(
-            _known(self.datasets, _datasets(experiment)),
-            _known(self.columns, _columns(experiment)),
+            _known(self.datasets, experiment.datasets),
+            _known(self.columns, experiment.arms),
             range(self.seeds) if self.seeds and experiment.tuning is None else None,
             self.variant,
             choices,
@@ -152,14 +152,6 @@ def mean_figures(store: Store, experiment: Experiment, cells: Sequence[Cell]) ->
             if experiment.published is None or experiment.figure(cell, name) is not None:
                 found.setdefault((experiment.name, cell.training.dataset, cell.column, name), []).append(value)
     return {place: mean(values) for place, values in found.items()}
-
-
-def _datasets(experiment: Experiment) -> list[str]:
-    return [name for group in experiment.groups for name in group.datasets]
-
-
-def _columns(experiment: Experiment) -> list[str]:
-    return [arm.column for group in experiment.groups for arm in group.arms]
 
 
 def _known(chosen: Collection[str] | None, known: Collection[str]) -> list[str] | None:
