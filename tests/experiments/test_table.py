@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from made_results import content, fill
 
+from pclc.experiments.block import Block, Entry
 from pclc.experiments.experiment import Cell, Experiment, load_experiment, parse_experiment
 from pclc.experiments.store import Store
-from pclc.experiments.table import Block, Entry, Table, make_table
+from pclc.experiments.table import Table, make_table
 from pclc.experiments.values import Selection, choose, mean_figures
 
 CE = {"clean": 99.0, "pgd 0.1": 49.0, "autoattack 0.1": 10.0}

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from pclc.cli.output import print_table
+from pclc.experiments.block import Block
 from pclc.experiments.costs import Cost, known_here, plan_grid
 from pclc.experiments.drawings import draw_figures
 from pclc.experiments.experiment import Experiment, check_choice, experiment_names, load_experiment
@@ -16,7 +17,7 @@ from pclc.experiments.pages import write_adversarial, write_reproduction
 from pclc.experiments.runner import GridSettings, run_grid
 from pclc.experiments.smoke import smoke as smoke_run
 from pclc.experiments.store import Store
-from pclc.experiments.table import Block, Table, make_table, setting_text
+from pclc.experiments.table import Table, make_table, setting_text
 from pclc.experiments.values import Selection, choose, possible_cells
 from pclc.files import write_atomically
 

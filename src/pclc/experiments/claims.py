@@ -1,4 +1,4 @@
-"""The paper's claims in words, each with the check that decides it."""
+"""The paper's claims in words, each with the check that decides it, held against our figures and its own."""
 
 import inspect
 from collections.abc import Mapping
@@ -8,8 +8,11 @@ from functools import cache
 from typing import Any
 
 from pclc.analysis.claims import ANY, CHECKS, Figures, Finding
+from pclc.experiments.experiment import Experiment, load_experiment
 from pclc.experiments.published import TABLES, load_published
+from pclc.experiments.store import Store
 from pclc.experiments.toml import check_keys, read_toml
+from pclc.experiments.values import Selection, mean_figures
 
 
 @dataclass(frozen=True)
@@ -91,3 +94,55 @@ def published_figures() -> dict[tuple[str, str, str, str], float]:
         for table in TABLES
         for figure in load_published(table)
     }
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim of the paper in words, held against our figures and against the paper's own.
+
+    Attributes:
+        claim: what is said.
+        ours: what our figures say to it.
+        paper: what the paper's own do.
+        partial: not all that it is about has been run.
+        rival: what our figures of cross-entropy say to it, where it is about PC-LC alone.
+    """
+
+    claim: Claim
+    ours: Finding
+    paper: Finding
+    partial: bool
+    rival: Finding | None = None
+
+    def text(self) -> str:
+        """What became of it."""
+        word = {True: "holds", False: "does not hold", None: "not run"}[self.ours.holds]
+        if self.partial and self.ours.of:
+            word += " so far"
+        counts = f" ({self.ours.held} of {self.ours.of} comparisons)" if self.ours.of else ""
+        own = f"; in the paper's own figures {self.paper.held} of {self.paper.of}" if self.paper.of else ""
+        rival = f"; for cross-entropy here {self.rival.held} of {self.rival.of}" if self.rival and self.rival.of else ""
+        return f"{self.claim.name}: {word}{counts}{own}{rival}"
+
+
+def judge_claims(
+    store: Store, experiment: Experiment, selection: Selection, choices: Mapping[str, int]
+) -> tuple[JudgedClaim, ...]:
+    """The paper's claims that are about this experiment; those about another one too are given its figures as well."""
+    figures = mean_figures(store, experiment, selection.cells(experiment, choices))
+    everything = replace(selection, datasets=None, columns=None, seeds=None)
+    judged = []
+    for claim in load_claims():
+        about = {claim.settings.get(key) for key in ("experiment", "white_box")} - {None}
+        if experiment.name not in about:
+            continue
+        needed, cells = dict(figures), everything.cells(experiment, choices)
+        for name in about - {experiment.name}:
+            other = load_experiment(str(name))
+            needed |= mean_figures(store, other, selection.cells(other))
+            cells += everything.cells(other)
+        partial = any(claim.is_about(cell.training.dataset, cell.column) and store.load(cell) is None for cell in cells)
+        same = claim.about_cross_entropy()
+        rival = None if same is None else same.find(needed)
+        judged.append(JudgedClaim(claim, claim.find(needed), claim.find(published_figures()), partial, rival))
+    return tuple(judged)

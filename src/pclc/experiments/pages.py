@@ -18,11 +18,7 @@ from pclc.files import write_atomically
 def write_reproduction(store: Store, experiments: Sequence[Experiment], selection: Selection, docs: Path) -> list[Path]:
     """Write what stands between the marks of `reproduction.md`, and of the README beside `docs`; the rest stays.
 
-    Args:
-        store: with the results.
-        experiments: all there are, in the order of the page.
-        selection: everything, or the part that a smoke run has.
-        docs: folder of the documentation.
+    The experiments are all there are, in the order of the page.
     """
     page = docs / "reproduction.md"
     if not page.exists():
@@ -53,14 +49,7 @@ def write_reproduction(store: Store, experiments: Sequence[Experiment], selectio
 
 
 def write_adversarial(store: Store, experiment: Experiment, selection: Selection, docs: Path) -> list[Path]:
-    """Write `adversarial-training.md` and name it in the contents of `results.md`; nothing where no cell is finished.
-
-    Args:
-        store: with the results.
-        experiment: the study.
-        selection: everything, or the part that a smoke run has.
-        docs: folder of the documentation.
-    """
+    """Write `adversarial-training.md`, and name it in the contents of `results.md`; nothing without a finished cell."""
     content = adversarial_page(store, experiment, selection, docs)
     if content is None:
         return []

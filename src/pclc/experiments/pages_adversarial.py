@@ -6,11 +6,12 @@ from statistics import mean
 
 from pclc.analysis.figures import plot_curves, plot_tradeoff
 from pclc.attacks.attack import number_text
+from pclc.experiments.block import Block, spread
 from pclc.experiments.experiment import Arm, Cell, Experiment
 from pclc.experiments.pages_findings import findings, in_short, robust_row, values
 from pclc.experiments.pages_text import bullets, counted, listed, markdown_table, quoted, shown, warnings_in
 from pclc.experiments.store import Store
-from pclc.experiments.table import Block, Table, make_table, setting_text, spread
+from pclc.experiments.table import Table, make_table, setting_text
 from pclc.experiments.values import Selection, choose
 from pclc.training.selection import selection_attack
 from pclc.training.watch import has_collapsed
@@ -74,14 +75,7 @@ alone. Attacks and training settings are listed under [Conditions](#conditions).
 
 
 def adversarial_page(store: Store, experiment: Experiment, selection: Selection, docs: Path) -> str | None:
-    """The whole page, its pictures written below `docs`; None where no cell of the study is finished.
-
-    Args:
-        store: with the results.
-        experiment: the study.
-        selection: everything, or the part that a smoke run has.
-        docs: folder of the documentation.
-    """
+    """The whole page, its pictures written below `docs`; None where no cell of the study is finished."""
     choices = choose(store, selection.tuning_cells(experiment))
     table = make_table(store, experiment, selection, choices)
     blocks = [block for block in table.blocks if block.has_run]

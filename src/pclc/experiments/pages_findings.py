@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from pclc.evaluation.statistics import SeedComparison
+from pclc.experiments.block import Block
 from pclc.experiments.pages_text import bullets, compare, counted, difference, quoted
-from pclc.experiments.table import Block
 
 BASELINES = ("ce", "trades")
 _PC_ARMS = ("ce + pc", "clean share + pc", "trades + pc")

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pclc.experiments.block import Block, Contrast
+from pclc.experiments.claims import JudgedClaim
 from pclc.experiments.drawings import draw_figures
 from pclc.experiments.pages_text import bullets, listed, markdown_table, shown, warnings_in
 from pclc.experiments.store import Store
-from pclc.experiments.table import Block, Contrast, JudgedClaim, Table, make_table
+from pclc.experiments.table import Table, make_table
 
 _IMAGES = "images/reproduction"
 _PUBLISHED_A_TABLE, _COLUMNS_A_TABLE = 2, 5  # columns of the paper with three cells each; of ours with one
@@ -26,13 +28,7 @@ _SHOWN = {
 
 
 def reproduction_section(store: Store, tables: Sequence[Table], docs: Path) -> str:
-    """Every table with what belongs to it; figures are written below `docs`.
-
-    Args:
-        store: with the results.
-        tables: of all experiments on the page; those without a finished cell are named as not run.
-        docs: folder of the documentation.
-    """
+    """Every table with what belongs to it, those without a finished cell as not run; figures go below `docs`."""
     parts = []
     there: list[Table] = []
     stems: list[Path] = []

@@ -8,9 +8,10 @@ from statistics import mean
 
 from pclc.analysis.verdict import Verdict
 from pclc.experiments.ambiguities import Ambiguity, ambiguity_table, load_ambiguities
+from pclc.experiments.block import Block, Contrast, Entry, spread
 from pclc.experiments.pages_findings import leads_over_ce
 from pclc.experiments.pages_text import bullets, counted, difference, joined, listed, markdown_table, quoted
-from pclc.experiments.table import Block, Contrast, Entry, Table, spread
+from pclc.experiments.table import Table
 
 _LEFT = 0.05  # percent; less is shown as nothing
 _ENOUGH = 1.0  # percent; half of less says nothing

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from pclc.evaluation.statistics import SeedComparison, compare_over_seeds
-from pclc.experiments.table import bounds
+from pclc.experiments.block import bounds
 
 
 def markdown_table(rows: Sequence[Mapping[str, str]]) -> str:
