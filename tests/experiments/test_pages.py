@@ -406,7 +406,7 @@ def test_the_code_on_the_study_page_runs(store: Store, docs: Path) -> None:
 
 def test_costs(store: Store) -> None:
     table1 = load_experiment("table1")
-    assert "no cost is known yet" in plan_section(store, [table1], ALL)
+    assert "no cost is known." in plan_section(store, [table1], ALL)
     fill(store, Selection(("mnist",)).cells(table1), lambda cell: {"clean": 99.0})
     rows = {line.split(" | ")[0][2:]: line.split(" | ") for line in plan_section(store, [table1], ALL).splitlines()}
     # Per seed 100 + 100 epochs, of which 50 are shared, in half a second each; 20 attacks in 20 s on 10,000 images.

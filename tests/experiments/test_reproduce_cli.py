@@ -147,7 +147,7 @@ def test_figures_that_mean_nothing_stay_away_from_results_and_pages(
     assert not Path("results").exists()
     docs_folder(tmp_path)
     done = CliRunner().invoke(app, ["reproduce", "all", "--smoke", "--write-docs"])
-    assert str(done.exception).startswith("Expected --write-docs of --smoke with --docs FOLDER")
+    assert str(done.exception).startswith("Expected --smoke --write-docs with --docs FOLDER")
 
 
 def test_refusals(small: Path, options: list[str | Path]) -> None:
@@ -185,7 +185,7 @@ def test_experiments_are_told_apart_by_their_names(small: Path, tmp_path: Path) 
         copy.write_text(small.read_text())
     for files, sentence in (
         ((small, other), "Expected files with names of their own, but got 2 experiments named 'small'."),
-        ((table1,), f"Expected {table1} to have a name of its own, but table1 is in the package."),
+        ((table1,), f"Expected {table1} to have a name of its own, but table1 is one of the package."),
     ):
         done = CliRunner().invoke(app, ["reproduce", *map(str, files), "--plan", "--device", "cpu"])
         assert str(done.exception) == sentence
@@ -204,7 +204,7 @@ def test_what_does_not_end_in_time_is_left(small: Path, options: list[str | Path
         arguments = ["reproduce", str(small), *map(str, options), "--device", "cpu", "--hours", hours]
         done = CliRunner().invoke(app, arguments)
         assert done.exit_code == 0
-        assert ("pclc: 4 of 4 cells are left for the same command, ~" in done.stderr) is said
+        assert ("pclc: 4 of 4 cells are left, ~" in done.stderr) is said
 
 
 def test_models_of_settings_are_kept_until_one_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

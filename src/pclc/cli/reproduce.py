@@ -28,30 +28,30 @@ def reproduce(
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many; by default as many as the experiment has.")] = None,
     variant: Annotated[str, typer.Option(help="paper, or authors: PC-LC as in the authors' code.")] = "paper",
-    examples: Annotated[int | None, typer.Option(help="A trial: only the first so many test images.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="A trial: at most so many epochs in each phase.")] = None,
+    examples: Annotated[int | None, typer.Option(help="A trial: only the first N test images.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="A trial: at most N epochs in each phase.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the results, which may be shared. Default: results/reproduce, and of --smoke "
-            "runs/reproduce-smoke, so that nothing without a meaning stands beside results.",
+            help="Folder of the results; several commands may share it. Default: results/reproduce, with --smoke "
+            "runs/reproduce-smoke, which keeps meaningless figures away from results.",
         ),
     ] = None,
     engine: Annotated[str, typer.Option(help="local, or ray.")] = "local",
-    address: Annotated[str | None, typer.Option(help="With --engine ray: of the cluster.")] = None,
+    address: Annotated[str | None, typer.Option(help="With --engine ray: address of the cluster.")] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Models at a time on this GPU, by default 1 (with ray: on each); on a CPU, one a core."
+            min=1, help="Models at a time. Default: 1 on a GPU (with Ray, on each GPU), one per core on a CPU."
         ),
     ] = None,
     threads: Annotated[
-        int, typer.Option(min=1, help="Of each job on a CPU; results depend on it in the last bits.")
+        int, typer.Option(min=1, help="Threads of each job on a CPU; the last bits of results depend on them.")
     ] = 1,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="The whole path on digits in seconds; the figures mean nothing.")
+        bool, typer.Option("--smoke", help="Everything in miniature on digits, in seconds; the figures mean nothing.")
     ] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Show cells, costs and what is there; run nothing.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Show cells, costs and what is finished; run nothing.")] = False,
     write_docs: Annotated[
         bool,
         typer.Option("--write-docs", help="Write the pages of the documentation from the results; run nothing."),
@@ -61,7 +61,7 @@ def reproduce(
     ] = None,
     hours: Annotated[
         float | None,
-        typer.Option(min=0, help="Begin no cell that would end after so many; the same command goes on another time."),
+        typer.Option(min=0, help="Start no cell that would end later; the same command continues another time."),
     ] = None,
     weights: Annotated[
         bool, typer.Option("--weights/--no-weights", help="Keep the weights when the grid is done.")
@@ -77,11 +77,11 @@ def reproduce(
 ) -> None:
     """Train what is missing, reuse what is there, attack, and print the table as the paper has it.
 
-    Each figure stands beside the published one with a verdict, and below come the rows that the paper does not have:
-    standard AutoAttack, and the worst case of everything run. Killed at any moment, the same command goes on where it
-    was; several of them, also on several hosts, may share a folder. It goes seed by seed, so that a grid that is cut
-    off has whole seeds, in which losses can be compared. Where time is limited, --hours begins only what ends in it,
-    by what finished cells took on such a device, or by an estimate where none did.
+    Each figure stands beside the published one with a verdict. Below come rows that the paper does not have: standard
+    AutoAttack, and the worst case of everything run. Kill it at any moment: the same command continues where it was.
+    Several commands, also on several hosts, may share a folder. Work goes seed by seed, so that a grid that is cut off
+    has complete seeds, in which losses can be compared. With --hours only cells are started that end in time, judged by
+    what finished cells took on such a device, or by an estimate.
 
     Examples:
 
@@ -125,7 +125,7 @@ def reproduce(
         if is_part or plan or variant != "paper":
             raise ValueError("Expected --write-docs without a selection and without --plan: pages show all there is.")
         if smoke and docs is None:
-            raise ValueError("Expected --write-docs of --smoke with --docs FOLDER: its figures mean nothing.")
+            raise ValueError("Expected --smoke --write-docs with --docs FOLDER, since its figures mean nothing.")
         tables.write_docs(names, store, selection, docs or Path("docs"), smoke)
         return
     tables.check_selection(chosen, selection)
@@ -146,7 +146,7 @@ def reproduce(
 
         show_plan(chosen, selection, settings, as_json)
         return
-    with interruptible(lambda: f"what is finished is in {store}, and the same command goes on there."):
+    with interruptible(lambda: f"what is finished is in {store}, and the same command continues there."):
         failures = tables.run(chosen, selection, settings)
     shown = [tables.finish(each, selection, settings, as_json) for each in chosen]
     if as_json:

@@ -108,7 +108,7 @@ def _print(table: Table) -> None:
         print_table([_flat(row) for row in table.tuning], title="Settings, chosen on held-out images:")
     if table.claims:
         trial = ", in this trial" if table.selection.limits else ""
-        typer.echo(f"What the paper says in words, by our means over seeds{trial}:")
+        typer.echo(f"The paper's claims in words, by our means over seeds{trial}:")
     for judged in table.claims:
         typer.echo(judged.text())
         for exception in judged.ours.exceptions:
@@ -150,8 +150,8 @@ def say_what_is_left(
     left = [plan.cost for plan in planned if not plan.finished]
     if left:
         typer.echo(
-            f"pclc: {len(left)} of {len(planned)} cells are left for the same command, {sum(left, Cost())} one after "
-            f"the other; the shortest takes {min(left, key=lambda cost: cost.seconds)}.",
+            f"pclc: {len(left)} of {len(planned)} cells are left, {sum(left, Cost())} one after the other; the "
+            f"shortest takes {min(left, key=lambda cost: cost.seconds)}. The same command continues with them.",
             err=True,
         )
 

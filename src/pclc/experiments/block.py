@@ -157,7 +157,7 @@ class Block:
     def about(self, column: str) -> str:
         """Which seeds a column has, how it compares with the published one, and what makes it less than it seems."""
         run, missing = (", ".join(map(str, sorted(seeds[column]))) for seeds in (self.seeds, self.not_run))
-        parts = [f"seeds {run}" if run else "no seed", f"not run: {missing}" if missing else "", self.summary(column)]
+        parts = [f"seeds {run}" if run else "no seeds", f"not run: {missing}" if missing else "", self.summary(column)]
         parts += [str(self.zero_gradients.get(column, "")), self.apart(column), self.watched(column)]
         return f"{column}: " + "; ".join(part for part in parts if part)
 

@@ -356,7 +356,7 @@ def load_experiment(name: str) -> Experiment:
     """
     if name.endswith(".toml"):
         if Path(name).stem in experiment_names():  # whose table and whose claims it would take
-            raise ValueError(f"Expected {name} to have a name of its own, but {Path(name).stem} is in the package.")
+            raise ValueError(f"Expected {name} to have a name of its own, but {Path(name).stem} is one of the package.")
         try:
             content = tomllib.loads(Path(name).read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:

@@ -13,7 +13,7 @@ def plan_section(store: Store, experiments: Sequence[Experiment], selection: Sel
     """A table of the data sets: cells, how many are finished, what all costs from the beginning, and what is left."""
     known = known_of_most(store)
     if known is None:
-        return "Nothing has been run, so that no cost is known yet."
+        return "Nothing has been run yet, so no cost is known."
     places = [(each.name, cell) for each in experiments for cell in possible_cells(store, each, selection)]
     cells = list({cell.hash: cell for _, cell in places}.values())
     planned = list(zip(plan_grid(None, cells, known), plan_grid(store, cells, known), strict=True))
@@ -33,12 +33,12 @@ def plan_section(store: Store, experiments: Sequence[Experiment], selection: Sel
             }
         )
     about = (
-        f"Cost of everything from the beginning and of what is left, on one {known.device}, one cell after the other, "
-        "as finished cells took it there. What was not run on a data set is estimated (~) from the same network on "
-        "others, by the number of images and pixels; what was not run with a network at all, from the passes through "
-        "it: as many as finished cells made, each as long as one of the networks that were run, by the values that its "
-        "layers give. Cells that ran side by side slow each other down, and their seconds count in full. What several "
-        "experiments share is counted once. `pclc reproduce all --plan` has it by column, for this device and yours; "
+        f"What everything costs from the start, and what is left, on one {known.device}, one cell after the other, "
+        "judged by the time that finished cells took there. Estimates (~) come from the same network on other data "
+        "sets, scaled by images and pixels; for a network that was never run, from the number of passes that finished "
+        "cells made through another one and the size of its layers. Cells that ran side by side slowed each other "
+        "down, and their seconds count in full. Work that several experiments share is counted once. "
+        "`pclc reproduce all --plan` shows the same by column, for this device and yours; "
         "`pclc reproduce all --datasets kmnist` runs what is left of a data set."
     )
     return f"{about}\n\n{markdown_table(rows)}"

@@ -86,7 +86,7 @@ def _experiment(table: Table, figures: Sequence[Path]) -> str:
         parts += [f"#### {block.dataset}, {block.model}", *_block(block)]
     parts += [_figure(stem, name) for stem in figures]
     if table.claims and selection.variant == "paper":
-        parts += ["#### What the paper says in words", _claims(table.claims)]
+        parts += ["#### The paper's claims in words", _claims(table.claims)]
     ran = list(dict.fromkeys(block.dataset for block in _ran(table)))
     left = [dataset for dataset in table.experiment.datasets if dataset not in ran]
     rest = [f"Data sets not run: {listed(left)} (`{_command(table, left)}`)."] if left else []

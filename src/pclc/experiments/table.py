@@ -41,7 +41,7 @@ class Table:
     def title(self) -> str:
         """What it is, and what makes it less than that."""
         limits = self.selection.limits
-        label = f". SUBSET: {limits}; a trial, on which there are no verdicts" if limits else ""
+        label = f". SUBSET: {limits}; a trial, without verdicts" if limits else ""
         variant = "" if self.selection.variant == "paper" else f", variant {self.selection.variant}"
         return f"{self.experiment.name}{variant}: {self.experiment.title}{label}"
 
