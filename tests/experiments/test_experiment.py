@@ -258,6 +258,16 @@ def test_a_small_experiment() -> None:
             [{"kind": "ranks", "attacks": {"cw": "cw(steps=10)"}}],
             "Expected `attacks` of an analysis of a group of small to be attacks with an eps",
         ),
+        (
+            ["groups", 0, "analyses"],
+            [{"kind": "ranks", "eps": [0.2, 0.1], "attacks": {"fgsm {eps}": "fgsm(eps={eps})"}}],
+            "Expected `attacks` of an analysis of a group of small to have each kind in a row, with an ascending eps.",
+        ),
+        (  # Two grids of one kind, whose figures would go by the same names
+            ["groups", 0, "analyses"],
+            [{"kind": "ranks", "attacks": {"a": "fgsm(eps=0.1)", "b": "spsa(eps=0.1)", "c": "fgsm(eps=0.2)"}}],
+            "Expected `attacks` of an analysis of a group of small to have each kind in a row, with an ascending eps.",
+        ),
     ],
 )
 def test_refusals(path: list[Any], value: object, sentence: str) -> None:

@@ -98,14 +98,11 @@ def figures_of(results: Sequence[Result]) -> dict[str, float]:
 
 def _ranks(about: _Model, analysis: Analysis) -> list[Result]:
     """A series for each kind of attack, over its eps."""
-    attacks = [(attack.text.partition("(")[0], attack.attack) for attack in analysis.attacks]
-    return [
-        ranks_over_eps(
-            about.model, about.x, about.y, kind, [(attack.eps, attack) for _, attack in series], about.seed,  # type: ignore[attr-defined]
-            about.execution,
-        )
-        for kind, series in groupby(attacks, key=lambda pair: pair[0])
-    ]  # fmt: skip
+    found: list[Result] = []
+    for kind, series in groupby(analysis.attacks, lambda named: named.kind):
+        grid = [(attack.eps, attack) for attack in (named.attack for named in series)]  # type: ignore[attr-defined]
+        found.append(ranks_over_eps(about.model, about.x, about.y, kind, grid, about.seed, about.execution))
+    return found
 
 
 def _embedding(about: _Model, analysis: Analysis) -> list[Result]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -43,6 +43,11 @@ class NamedAttack:
     name: str
     text: str
     transfer: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the attack is called, such as "pgd"."""
+        return self.text.partition("(")[0]
 
     @property
     def attack(self) -> Attack:
@@ -499,8 +504,12 @@ def _analysis(content: Mapping[str, Any], where: str) -> Analysis:
     if content.get("examples", 1) < 1:
         raise ValueError(f"Expected `examples` of {where} to be at least 1, but got {content['examples']}.")
     attacks = _attacks(content, "attacks", content.get("eps", []), where)
-    if content["kind"] == "ranks" and not (attacks and all(hasattr(named.attack, "eps") for named in attacks)):
-        raise ValueError(f"Expected `attacks` of {where} to be attacks with an eps, whose ranks are asked for.")
+    if content["kind"] == "ranks":
+        if not (attacks and all(hasattr(named.attack, "eps") for named in attacks)):
+            raise ValueError(f"Expected `attacks` of {where} to be attacks with an eps, whose ranks are asked for.")
+        grids = [[named.attack.eps for named in group] for _, group in groupby(attacks, lambda named: named.kind)]  # type: ignore[attr-defined]
+        if len(grids) > len({named.kind for named in attacks}) or any(grid != sorted(set(grid)) for grid in grids):
+            raise ValueError(f"Expected `attacks` of {where} to have each kind in a row, with an ascending eps.")
     return Analysis(content["kind"], attacks, content.get("examples"))
 
 
