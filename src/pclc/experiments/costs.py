@@ -76,15 +76,6 @@ class PlannedCell:
         return self.training + self.rest
 
 
-@dataclass(frozen=True)
-class _Passes:
-    """Finished work: its seconds, how many passes of an image it made, and how many values the layers give in one."""
-
-    seconds: float
-    passes: int
-    values: int
-
-
 def plan_grid(store: Store | None, cells: Sequence[Cell], known: "Known") -> list[PlannedCell]:
     """What is there, and what the rest will cost; what several cells share is counted with the first.
 
@@ -175,9 +166,7 @@ class Known:
         self._shares: _Times = {}  # of the passes that an attack may make
         self._audits: dict[object, list[float]] = {}  # how much longer than AutoAttack, by mode
         self._analysed: dict[str, list[float]] = {}
-        # By network. Attacks and trainings run in different precisions, and say nothing of each other.
-        self._attacking: dict[str, list[_Passes]] = {}
-        self._training: dict[str, list[_Passes]] = {}
+        self._attacked: _Times = {}  # of attacks, by passes; trainings run in other precisions, and say nothing of them
         for result in results:
             # Results may be of another version, or have names that are known elsewhere.
             with suppress(KeyError, TypeError, ValueError):
@@ -193,7 +182,7 @@ class Known:
         # Steps with more or fewer passes of their kind say more than attacks do, which run in another precision.
         by_pass = training.model, training.precision, training.config.adversarial is not None
         found = _find(self._trained, training.dataset, by_pass)
-        return Cost(setup + images * step * (found[0] if found else self._a_pass(self._training, training)), False)
+        return Cost(setup + images * step * (found[0] if found else self._a_pass(self._trained, training)), False)
 
     def attack(self, cell: Cell, attack: NamedAttack, examples: int | None) -> Cost:
         """Of an attack on a cell's images."""
@@ -208,7 +197,7 @@ class Known:
             if counted := _find(self._shares, cell.training.dataset, (kind, hard), by_size=False):
                 share = counted[0]
                 break
-        return Cost(n * share * _most_passes(attack.text) * self._a_pass(self._attacking, crafted_on), False)
+        return Cost(n * share * _most_passes(attack.text) * self._a_pass(self._attacked, crafted_on), False)
 
     def audit(self, cell: Cell) -> Cost:
         """Of the audit that a cell asks for; where none is known, as long as standard AutoAttack."""
@@ -249,7 +238,7 @@ class Known:
                 for kind in (text, _kind(text)):
                     _note(self._shares, dataset, (kind, hard), count / _most_passes(text), n)
                 if here:
-                    _note_passes(self._attacking, dataset, model, attack["seconds"], count)
+                    _note(self._attacked, dataset, (model,), attack["seconds"], count)
             if _kind(text) is AutoAttack:
                 longest = max(longest, attack["seconds"] / n)
             if here:
@@ -276,18 +265,20 @@ class Known:
         step, precision = _passes_of_a_step(recipe), training.get("precision")
         _note(self._taken, dataset, (model, precision, step), done["seconds"], images)
         _note(self._trained, dataset, (model, precision, recipe is not None), done["seconds"], images * step)
-        _note_passes(self._training, dataset, model, done["seconds"], images * step)
         self._setups.setdefault(model, []).append(done.get("setup_seconds", 0.0))
 
-    def _a_pass(self, taken: dict[str, list[_Passes]], training: Training) -> float:
-        """Seconds of a pass of an image, forward or backward."""
-        if training.model not in taken and self._timed is not None:
+    def _a_pass(self, times: _Times, training: Training) -> float:
+        """Seconds of a pass of an image, forward or backward, by those of the network that is nearest in size."""
+        if self._timed is not None and all(model != training.model for model, *_ in times):
             return self._timed(training)
-        taken = taken or self._training or self._attacking  # of the other kind, which is better than nothing
+        work: dict[str, list[tuple[float, int, int]]] = {}  # by network: seconds, passes, values in each
+        for (model, *_), by_dataset in (times or self._trained or self._attacked).items():
+            for dataset, done in by_dataset.items():
+                values = _values(str(model), dataset)
+                work.setdefault(str(model), []).extend((seconds, passes, values) for seconds, passes in done)
         own = _values(training.model, training.dataset)
-        nearest = min(taken, key=lambda model: abs(math.log(taken[model][0].values / own)))
-        done = taken[nearest]
-        return own * sum(each.seconds for each in done) / sum(each.passes * each.values for each in done)
+        nearest = work[min(work, key=lambda model: abs(math.log(work[model][0][2] / own)))]
+        return own * sum(seconds for seconds, _, _ in nearest) / sum(passes * values for _, passes, values in nearest)
 
 
 def _attacked_key(cell: Cell, what: str) -> tuple[object, ...]:
@@ -296,10 +287,6 @@ def _attacked_key(cell: Cell, what: str) -> tuple[object, ...]:
 
 def _note(times: _Times, dataset: str, key: tuple[object, ...], amount: float, images: int) -> None:
     times.setdefault(key, {}).setdefault(dataset, []).append((amount, images))
-
-
-def _note_passes(taken: dict[str, list[_Passes]], dataset: str, model: str, seconds: float, passes: int) -> None:
-    taken.setdefault(model, []).append(_Passes(seconds, passes, _values(model, dataset)))
 
 
 def _find(times: _Times, dataset: str, key: tuple[object, ...], by_size: bool = True) -> tuple[float, bool] | None:
