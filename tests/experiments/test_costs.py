@@ -10,7 +10,8 @@ from made_results import content
 from small_grid import EXECUTION
 
 from pclc.experiments.costs import Cost, Known, PlannedCell, known_here, plan_grid
-from pclc.experiments.experiment import AuditRequest, Cell, NamedAttack, Training, load_experiment
+from pclc.experiments.experiment import Cell, Training, load_experiment
+from pclc.experiments.groups import AuditRequest, NamedAttack
 from pclc.experiments.runner import GridSettings, grid_progress, run_grid
 from pclc.experiments.store import DamagedWarning, Store
 from pclc.training import adversarial_preset

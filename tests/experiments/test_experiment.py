@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 from small_grid import SMALL
 
-from pclc.experiments.experiment import (
-    Analysis,
-    Cell,
-    NamedAttack,
-    experiment_names,
-    load_experiment,
-    parse_experiment,
-)
+from pclc.experiments.experiment import Cell, experiment_names, load_experiment, parse_experiment
+from pclc.experiments.groups import Analysis, NamedAttack
 from pclc.experiments.published import TABLES, load_published
 from pclc.experiments.toml import read_toml
 from pclc.experiments.values import Selection

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from pclc.cli import tables
 from pclc.cli.app import app
-from pclc.experiments.experiment import ANALYSES, Cell, experiment_names, load_experiment
+from pclc.experiments.experiment import Cell, experiment_names, load_experiment
+from pclc.experiments.groups import ANALYSES
 from pclc.experiments.runner import GridSettings
 from pclc.experiments.smoke import smoke
 from pclc.experiments.store import Store

@@ -24,7 +24,7 @@ from pclc.analysis import (
 from pclc.analysis.outputs import attacked, logits_of
 from pclc.attacks import Attack
 from pclc.execution import Execution
-from pclc.experiments.experiment import Analysis
+from pclc.experiments.groups import Analysis
 
 Result = RanksResult | EmbeddingResult | GapResult | HistogramResult | ConfusionResult
 _RESULTS: dict[str, Callable[..., Result]] = {

@@ -18,7 +18,8 @@ from torch.nn import functional as F
 from pclc.attacks import Attack, AutoAttack, UnreachableWarning
 from pclc.data.registry import describe
 from pclc.execution import Execution
-from pclc.experiments.experiment import Cell, NamedAttack, Training
+from pclc.experiments.experiment import Cell, Training
+from pclc.experiments.groups import NamedAttack
 from pclc.experiments.store import Store
 from pclc.experiments.trained import warm_up_of
 from pclc.models import create_model

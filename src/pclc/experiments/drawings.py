@@ -7,7 +7,8 @@ from typing import Any
 from pclc.analysis import GapResult
 from pclc.analysis.figures import plot_confusion, plot_embeddings, plot_gaps, plot_histograms, plot_ranks
 from pclc.experiments.analyses import Result
-from pclc.experiments.experiment import Analysis, Cell
+from pclc.experiments.experiment import Cell
+from pclc.experiments.groups import Analysis
 from pclc.experiments.store import Store
 from pclc.experiments.values import analysis_results
 

@@ -1,91 +1,27 @@
 """Experiments as data: what is trained, attacked and analysed for a table or a figure of the paper."""
 
 import tomllib
-import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from fractions import Fraction
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
-from itertools import groupby, product
+from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pclc.attacks import Attack, UnreachableWarning, parse_attack
-from pclc.data import dataset_names
-from pclc.evaluation.audit.ladder import Mode
 from pclc.execution.settings import Precision
+from pclc.experiments.groups import Analysis, Arm, AuditRequest, Group, NamedAttack, parse_group
 from pclc.experiments.published import PublishedFigure, load_published
-from pclc.experiments.toml import check_keys, read_toml
+from pclc.experiments.toml import check_keys, check_one, read_toml
 from pclc.hashes import settings_hash
 from pclc.hints import did_you_mean
-from pclc.models import model_names
 from pclc.training import TrainConfig, adversarial_config, adversarial_preset, paper_config
 
 # What stands for a loss in each variant: the formulas as printed, or as in the authors' code.
 VARIANTS: dict[str, dict[str, str]] = {"paper": {}, "authors": {"pc-lc": "pc-lc-authors"}}
-ANALYSES = ("ranks", "embedding", "gaps", "histograms", "confusion")
 
 # Part of every hash. A change of the code that changes results under the same settings has to raise it.
 _RESULTS_VERSION = 1
-
-
-@dataclass(frozen=True)
-class NamedAttack:
-    """An attack in text form with the name of its row.
-
-    Attributes:
-        name: "pgd 0.1".
-        text: as `pclc.attacks.parse_attack` reads it.
-        transfer: crafted on the substitute, and only then shown to the model.
-    """
-
-    name: str
-    text: str
-    transfer: bool = False
-
-    @property
-    def kind(self) -> str:
-        """What the attack is called, such as "pgd"."""
-        return self.text.partition("(")[0]
-
-    @property
-    def attack(self) -> Attack:
-        """The attack itself, without its substitute."""
-        with warnings.catch_warnings():
-            # Budgets that cannot reach eps are meant here: they are what the paper states.
-            warnings.simplefilter("ignore", UnreachableWarning)
-            return parse_attack(self.text)
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """What is computed of a model besides accuracies.
-
-    Attributes:
-        kind: one of `ANALYSES`.
-        attacks: for "ranks" one for each attack and eps of the grid.
-        examples: how many test images, from the first on; None: all.
-    """
-
-    kind: str
-    attacks: tuple[NamedAttack, ...] = ()
-    examples: int | None = None
-
-
-@dataclass(frozen=True)
-class AuditRequest:
-    """An audit of a model, whose verdict is kept with the figures (`pclc.audit`).
-
-    Attributes:
-        eps: radius of the ball, in Linf.
-        mode: "quick", "standard" or "full".
-        examples: how many test images, from the first on; None: all.
-    """
-
-    eps: float
-    mode: Mode = "full"
-    examples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -191,47 +127,6 @@ class Cell:
     def hash(self) -> str:
         """Sixteen digits that stand for everything that decides the result."""
         return settings_hash({"results": _RESULTS_VERSION, **self.as_dict()})
-
-
-@dataclass(frozen=True)
-class Arm:
-    """A column: a loss, adversarial training by a recipe's name, and changes of both.
-
-    Attributes:
-        column: its name.
-        loss: of the training.
-        published_column: of the paper's table, with which it is compared.
-        adversarial: name of a recipe, or None.
-        changes: of the training configuration.
-        recipe: changes of the recipe.
-        settings: more changes, of `train` and `recipe`, of which one is chosen on held-out images.
-    """
-
-    column: str
-    loss: str
-    published_column: str
-    adversarial: str | None
-    changes: Mapping[str, Any]
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    settings: tuple[Mapping[str, Mapping[str, Any]], ...] = ()
-
-
-@dataclass(frozen=True)
-class Group:
-    """Data sets that share network, seeds and attacks."""
-
-    datasets: tuple[str, ...]
-    model: str
-    seeds: tuple[int, ...]
-    arms: tuple[Arm, ...]
-    attacks: tuple[NamedAttack, ...]
-    extra: tuple[NamedAttack, ...]
-    analyses: tuple[Analysis, ...]
-    substitute: str | None
-    audit: AuditRequest | None = None
-    audited: int | None = None  # how many seeds, from the first on; None: all
-    precision: Precision | None = None  # of attacks
-    trained_in: Precision | None = None
 
 
 @dataclass(frozen=True)
@@ -379,9 +274,9 @@ def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
     check_keys(content, name, required={"title": str, "groups": list}, optional=optional)
     if not content["groups"]:
         raise ValueError(f"Expected `groups` of {name} to have at least one, but got none.")
-    first = _group(content["groups"][0], {}, f"a group of {name}")
+    first = parse_group(content["groups"][0], {}, f"a group of {name}")
     arms = {arm.column: arm for arm in first.arms}
-    groups = (first, *(_group(group, arms, f"a group of {name}") for group in content["groups"][1:]))
+    groups = (first, *(parse_group(group, arms, f"a group of {name}") for group in content["groups"][1:]))
     tuning = NamedAttack("tuning", content["tuning"]) if "tuning" in content else None
     baselines = tuple(content.get("baselines", ()))
     experiment = Experiment(name, content["title"], content.get("published"), groups, tuning, baselines)
@@ -393,143 +288,6 @@ def parse_experiment(name: str, content: Mapping[str, Any]) -> Experiment:
     tried = experiment.tuning_cells()
     experiment.cells(choices={cell.column: cell.setting or 0 for cell in tried})
     return experiment
-
-
-def _group(content: Mapping[str, Any], arms: Mapping[str, Arm], where: str) -> Group:
-    check_keys(
-        content,
-        where,
-        required={"datasets": list, "model": str, "seeds": int, "arms": list},
-        optional={
-            "eps": list,
-            "attacks": dict,
-            "transfer": dict,
-            "extra": dict,
-            "analyses": list,
-            "substitute": str,
-            "train": dict,
-            "audit": dict,
-            "precision": str,
-            "trained_in": str,
-        },
-    )
-    for dataset in content["datasets"]:
-        _check_one("datasets", dataset, dataset_names(), where)
-    for key in ("model", "substitute"):
-        if key in content:
-            _check_one(key, content[key], model_names(), where)
-    for key in ("precision", "trained_in"):
-        if key in content:
-            _check_one(key, content[key], [name for name in get_args(Precision) if name != "auto"], where)
-    for key in ("datasets", "arms"):
-        if not content[key]:
-            raise ValueError(f"Expected `{key}` of {where} to name at least one, but got none.")
-    if content["seeds"] < 1:
-        raise ValueError(f"Expected `seeds` of {where} to be at least 1, but got {content['seeds']}.")
-    if ("transfer" in content) != ("substitute" in content):
-        raise ValueError(f"Expected {where} to have `transfer` and `substitute` together, but it has only one.")
-    eps = content.get("eps", [])
-    attacks = (*_attacks(content, "attacks", eps, where), *_attacks(content, "transfer", eps, where))
-    extra = _attacks(content, "extra", eps, where)
-    names = [attack.name for attack in (*attacks, *extra)]
-    repeated = {name for name in names if names.count(name) > 1 or name == "clean"}
-    if repeated:
-        raise ValueError(f"Expected each row of {where} once, but got {', '.join(sorted(repeated))} again.")
-    return Group(
-        datasets=tuple(content["datasets"]),
-        model=content["model"],
-        seeds=tuple(range(content["seeds"])),
-        arms=tuple(_arm(arm, arms, content.get("train", {}), f"an arm of {where}") for arm in content["arms"]),
-        attacks=attacks,
-        extra=extra,
-        analyses=tuple(_analysis(analysis, f"an analysis of {where}") for analysis in content.get("analyses", [])),
-        substitute=content.get("substitute"),
-        audit=_audit(content["audit"], content["seeds"], f"`audit` of {where}") if "audit" in content else None,
-        audited=content.get("audit", {}).get("seeds"),
-        precision=content.get("precision"),
-        trained_in=content.get("trained_in"),
-    )
-
-
-def _audit(content: Mapping[str, Any], seeds: int, where: str) -> AuditRequest:
-    """An audit; its eps is a text, so that it can be a fraction such as 8/255.
-
-    Of how many of the `seeds` of its group it is made belongs to the group: it changes nothing in those that have one.
-    """
-    check_keys(content, where, required={"eps": str}, optional={"mode": str, "examples": int, "seeds": int})
-    mode = content.get("mode", "full")
-    _check_one("mode", mode, get_args(Mode), where)
-    try:
-        eps = float(Fraction(content["eps"]))
-    except (ValueError, ZeroDivisionError):
-        eps = 0.0
-    if eps <= 0:
-        raise ValueError(f'Expected `eps` of {where} to be a radius such as "8/255", but got {content["eps"]!r}.')
-    if content.get("examples", 1) < 1:
-        raise ValueError(f"Expected `examples` of {where} to be at least 1, but got {content['examples']}.")
-    if not 1 <= content.get("seeds", 1) <= seeds:
-        raise ValueError(
-            f"Expected `seeds` of {where} to be from 1 to the {seeds} of the group, but got {content['seeds']}."
-        )
-    return AuditRequest(eps, mode, content.get("examples"))
-
-
-def _arm(content: object, arms: Mapping[str, Arm], shared: Mapping[str, Any], where: str) -> Arm:
-    """An arm; a text stands for the arm of that name in the first group."""
-    if isinstance(content, str):
-        _check_one("arms", content, arms, where.removeprefix("an arm of "))
-        return replace(arms[content], changes={**arms[content].changes, **shared})
-    optional = {"published_column": str, "adversarial": str, "train": dict, "recipe": dict, "settings": list}
-    check_keys(content, where, required={"column": str, "loss": str}, optional=optional)
-    assert isinstance(content, dict)
-    return Arm(
-        column=content["column"],
-        loss=content["loss"],
-        published_column=str(content.get("published_column", content["column"])),
-        adversarial=content.get("adversarial"),
-        changes={**shared, **content.get("train", {})},
-        recipe=content.get("recipe", {}),
-        settings=tuple(_setting(setting, f"a setting of {where}") for setting in content.get("settings", ())),
-    )
-
-
-def _setting(content: Mapping[str, Any], where: str) -> Mapping[str, Mapping[str, Any]]:
-    check_keys(content, where, required={}, optional={"train": dict, "recipe": dict})
-    return content
-
-
-def _analysis(content: Mapping[str, Any], where: str) -> Analysis:
-    check_keys(content, where, required={"kind": str}, optional={"eps": list, "attacks": dict, "examples": int})
-    _check_one("kind", content["kind"], ANALYSES, where)
-    if content.get("examples", 1) < 1:
-        raise ValueError(f"Expected `examples` of {where} to be at least 1, but got {content['examples']}.")
-    attacks = _attacks(content, "attacks", content.get("eps", []), where)
-    if content["kind"] == "ranks":
-        if not (attacks and all(hasattr(named.attack, "eps") for named in attacks)):
-            raise ValueError(f"Expected `attacks` of {where} to be attacks with an eps, whose ranks are asked for.")
-        grids = [[named.attack.eps for named in group] for _, group in groupby(attacks, lambda named: named.kind)]  # type: ignore[attr-defined]
-        if len(grids) > len({named.kind for named in attacks}) or any(grid != sorted(set(grid)) for grid in grids):
-            raise ValueError(f"Expected `attacks` of {where} to have each kind in a row, with an ascending eps.")
-    return Analysis(content["kind"], attacks, content.get("examples"))
-
-
-def _attacks(content: Mapping[str, Any], key: str, eps: list[float], where: str) -> tuple[NamedAttack, ...]:
-    """The attacks of a table of names and texts; those with {eps} in their name once for each eps."""
-    attacks = []
-    for name, text in content.get(key, {}).items():
-        if not isinstance(text, str):
-            raise ValueError(f"Expected `{name}` of {where} to be an attack in text form, but got {text!r}.")
-        if "{eps}" in name and not (eps and "{eps}" in text):
-            raise ValueError(f"Expected `{name}` of {where} to have {{eps}} in its text, and a list `eps` beside it.")
-        for value in eps if "{eps}" in name else [""]:
-            row, filled = (part.replace("{eps}", str(value)) for part in (name, text))
-            attack = NamedAttack(row, filled, transfer=key == "transfer")
-            try:
-                attack.attack  # noqa: B018  # made once, so that a wrong text is refused here
-            except ValueError as error:
-                raise ValueError(f"`{attack.name}` of {where}: {error}") from error
-            attacks.append(attack)
-    return tuple(attacks)
 
 
 def _cell(group: Group, dataset: str, arm: Arm, seed: int, variant: str, setting: int | None) -> Cell:
@@ -591,7 +349,7 @@ def _check_settings(experiment: Experiment) -> None:
         if not arm.changes.get("validation"):
             raise ValueError(f"Expected {arm.column!r} of {experiment.name} to hold out images: train.validation.")
     for name in experiment.baselines:
-        _check_one("baselines", name, experiment.arms, experiment.name)
+        check_one("baselines", name, experiment.arms, experiment.name)
     if experiment.tuning is not None:
         experiment.tuning.attack  # noqa: B018  # made once, so that a wrong text is refused here
 
@@ -630,11 +388,6 @@ def _check_published(experiment: Experiment, group: Group) -> None:
 def _figures(table: str | None) -> dict[tuple[str, str, str], PublishedFigure]:
     figures = load_published(table) if table else ()
     return {(figure.dataset, figure.column, figure.row): figure for figure in figures}
-
-
-def _check_one(key: str, value: object, choices: Collection[str], where: str) -> None:
-    if value not in choices:
-        raise ValueError(f"Expected `{key}` of {where} to be among {', '.join(choices)}, but got {value!r}.")
 
 
 def check_choice(name: str, chosen: Collection[str] | None, known: Collection[str], where: str) -> None:

@@ -7,7 +7,8 @@ from statistics import mean
 from pclc.analysis.figures import plot_curves, plot_tradeoff
 from pclc.attacks.attack import number_text
 from pclc.experiments.block import Block, spread
-from pclc.experiments.experiment import Arm, Cell, Experiment
+from pclc.experiments.experiment import Cell, Experiment
+from pclc.experiments.groups import Arm
 from pclc.experiments.pages_findings import findings, in_short, robust_row, values
 from pclc.experiments.pages_text import bullets, counted, listed, markdown_table, quoted, shown, warnings_in
 from pclc.experiments.store import Store

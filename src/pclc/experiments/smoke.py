@@ -4,7 +4,8 @@ import warnings
 from dataclasses import fields, replace
 
 from pclc.attacks import APGD, Attack, AutoAttack, Square, UnreachableWarning
-from pclc.experiments.experiment import Arm, Experiment, NamedAttack
+from pclc.experiments.experiment import Experiment
+from pclc.experiments.groups import Arm, NamedAttack
 
 # What makes an attack long, and how much of it is left.
 _FEW = {"steps": 2, "search_steps": 1, "samples": 4, "queries": 5, "restarts": 1, "targets": 2}

@@ -1,7 +1,7 @@
 """The TOML files that come with the package, read strictly."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -33,3 +33,9 @@ def check_keys(
     for name in required:
         if name not in content:
             raise ValueError(f"Expected {where} to have `{name}`, but it has {', '.join(content) or 'nothing'}.")
+
+
+def check_one(key: str, value: object, choices: Collection[str], where: str) -> None:
+    """Refuse a value that is not among the choices."""
+    if value not in choices:
+        raise ValueError(f"Expected `{key}` of {where} to be among {', '.join(choices)}, but got {value!r}.")

@@ -20,7 +20,8 @@ from pclc.evaluation.document import to_document
 from pclc.execution import Execution
 from pclc.experiments.analyses import analyse
 from pclc.experiments.code import code_hash
-from pclc.experiments.experiment import Cell, NamedAttack
+from pclc.experiments.experiment import Cell
+from pclc.experiments.groups import NamedAttack
 from pclc.experiments.store import DamagedWarning, Store
 from pclc.experiments.trained import BusyError, Trained, hold_model, trained_model
 
