@@ -195,6 +195,13 @@ def test_the_learning_rate_is_one_of_the_schedules() -> None:
     assert [cell.training.config.lr for cell in rate] == [0.001, 0.001]
 
 
+def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    for seeds in (2, 3):
+        file.write_text(SMALL.replace("seeds = 2", f"seeds = {seeds}"))
+        assert load_experiment(str(file)).groups[0].seeds == tuple(range(seeds))
+
+
 def test_a_small_experiment() -> None:
     experiment = parse_experiment("small", content())
     first, second = experiment.cells()

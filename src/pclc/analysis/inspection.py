@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pclc.analysis.confusion import confusion
 from pclc.analysis.embedding import EmbeddingResult, embed_model
 from pclc.analysis.gaps import gap_summary
-from pclc.analysis.outputs import attacked, logits_of
+from pclc.analysis.outputs import attacked, has_features, logits_of
 from pclc.analysis.ranks import ranks_over_eps
 from pclc.attacks import Attack
 from pclc.evaluation.budget import distances
@@ -167,7 +167,7 @@ def _embedding(
     seed: int,
     execution: Execution | None,
 ) -> dict[str, Any] | None:
-    if not callable(getattr(model, "features", None)) or isinstance(getattr(model, "features", None), nn.Module):
+    if not has_features(model):
         return None
     some = slice(0, _MOST_POINTS)
     found: EmbeddingResult = embed_model(model, x[some], y[some], classes, str(attack), attack, seed, execution)

@@ -26,12 +26,17 @@ def logits_of(model: nn.Module, x: Tensor, execution: Execution | None = None) -
 
 def features_of(model: nn.Module, x: Tensor, execution: Execution | None = None) -> Tensor:
     """The penultimate layer (N, F), of models that have `features`."""
-    features = getattr(model, "features", None)
-    if not callable(features) or isinstance(features, nn.Module):
+    if not has_features(model):
         raise ValueError(
             f"Expected `model` to have `features(x)`, its penultimate layer, but {type(model).__name__} has none."
         )
-    return _outputs(model, features, x, execution)
+    return _outputs(model, model.features, x, execution)  # type: ignore[arg-type]
+
+
+def has_features(model: nn.Module) -> bool:
+    """Whether it has `features(x)`, and not just a part of that name."""
+    features = getattr(model, "features", None)
+    return callable(features) and not isinstance(features, nn.Module)
 
 
 def attacked(

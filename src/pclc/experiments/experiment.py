@@ -198,13 +198,14 @@ class Experiment:
             raise ValueError(f"Expected `variant` to be one of {', '.join(VARIANTS)}, but got {variant!r}.")
         check_choice("datasets", datasets, self.datasets, self.name)
         check_choice("columns", columns, self.arms, self.name)
+        choices = choices or {}
         cells = [
-            _cell(group, dataset, arm, seed, variant, (choices or {}).get(arm.column))
+            _cell(group, dataset, arm, seed, variant, choices.get(arm.column))
             for group in self.groups
             for dataset in group.datasets
             if datasets is None or dataset in datasets
             for arm in group.arms
-            if (columns is None or arm.column in columns) and (not arm.settings or arm.column in (choices or {}))
+            if (columns is None or arm.column in columns) and (not arm.settings or arm.column in choices)
             for seed in (group.seeds if seeds is None else seeds)
         ]
         return list(_limited(cells, examples, epochs))
@@ -246,7 +247,6 @@ def experiment_names() -> tuple[str, ...]:
     return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))
 
 
-@cache
 def load_experiment(name: str) -> Experiment:
     """An experiment by name, or one of yours by the path of its TOML file.
 
@@ -265,6 +265,11 @@ def load_experiment(name: str) -> Experiment:
     if name not in experiment_names():
         known, hint = ", ".join(experiment_names()), did_you_mean(name.lower(), experiment_names())
         raise ValueError(f"Expected `name` to be one of {known}, but got {name!r}.{hint}")
+    return _of_the_package(name)
+
+
+@cache
+def _of_the_package(name: str) -> Experiment:
     return parse_experiment(name, read_toml("definitions", name))
 
 
