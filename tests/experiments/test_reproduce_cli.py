@@ -224,6 +224,12 @@ def test_several_experiments(tmp_path: Path) -> None:
     assert [row["experiment"] for row in plan["cells"]] == ["table2", "figure3"]
 
 
+def test_all_and_one_of_ones_own(small: Path, tmp_path: Path) -> None:
+    plan = json.loads(run("all", small, "table1", "--losses", "ce", "--plan", "--json", "--out", tmp_path))
+    names = dict.fromkeys(row["experiment"] for row in plan["cells"])
+    assert list(names) == [*(name for name in experiment_names() if name in names), "small"]
+
+
 def test_all_takes_what_an_experiment_has(tmp_path: Path) -> None:
     plan = json.loads(
         run("all", "--datasets", "mnist", "--seeds", "1", "--losses", "ce", "--plan", "--json", "--out", tmp_path)

@@ -107,7 +107,8 @@ def reproduce(
 
     execution = pclc.Execution(device=device, precision=precision, compile=compiled)  # type: ignore[arg-type]
     on_cpu = execution.torch_device.type == "cpu"
-    chosen = [load_experiment(name) for name in dict.fromkeys(experiment_names() if "all" in names else names)]
+    asked = (each for name in names for each in (experiment_names() if name == "all" else [name]))
+    chosen = [load_experiment(name) for name in dict.fromkeys(asked)]
     for name, count in Counter(each.name for each in chosen).items():
         if count > 1:
             raise ValueError(f"Expected files with names of their own, but got {count} experiments named {name!r}.")
