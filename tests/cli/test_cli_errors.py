@@ -160,7 +160,7 @@ def test_an_interrupted_reproduction_goes_on(command: Command, monkeypatch: pyte
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pclc.cli.reproduce._run", interrupted)
+    monkeypatch.setattr("pclc.cli.tables.run", interrupted)
     said = command("reproduce", "table1", "--datasets", "mnist", "--out", "store", *CPU, code=130).err
     assert "what is finished is in store, and the same command goes on there." in said
 
