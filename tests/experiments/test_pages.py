@@ -276,6 +276,7 @@ def test_other_forms_of_the_loss_stand_apart(store: Store, docs: Path) -> None:
     fill(store, authors, lambda cell: {"clean": 1.0})
     page = write(store, docs)
     assert "### table1, variant authors: " in page
+    assert "pclc 0, code 12345678: table1; table1, variant authors.\n" in page
     assert "| pgd 0.1 | 72.3 | 0.0 ± 0.0 | differs -72.3 |" in page
     assert re.search(r"figures 28 were run: 28 are reproduced \(2 .*\), 0 lie outside", page), "the paper's form counts"
 

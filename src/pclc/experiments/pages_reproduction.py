@@ -53,8 +53,9 @@ def _conditions(tables: Sequence[Table]) -> list[str]:
     found: dict[str, list[str]] = {}
     for table in tables:
         for text, columns in table.runs.items():
-            found.setdefault(text, []).append(table.experiment.name + (f" ({columns})" if columns else ""))
-    return [f"{text}: {', '.join(names)}." for text, names in found.items()]
+            name = table.title.partition(":")[0]
+            found.setdefault(text, []).append(f"{name} ({columns})" if columns else name)
+    return [f"{text}: {'; '.join(names)}." for text, names in found.items()]
 
 
 def _command(table: Table, datasets: Sequence[str] = ()) -> str:
