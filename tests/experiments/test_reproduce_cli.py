@@ -224,6 +224,13 @@ def test_several_experiments(tmp_path: Path) -> None:
     assert [row["experiment"] for row in plan["cells"]] == ["table2", "figure3"]
 
 
+def test_a_warning_of_many_cells_is_printed_once(tmp_path: Path) -> None:
+    fill(Store(tmp_path), Selection(("mnist",), seeds=3).cells(load_experiment("table1")), lambda _: {"clean": 99.0})
+    text = run("table1", "--datasets", "mnist", "--seeds", "3", "--out", tmp_path)
+    assert text.count("something was seen") == 1
+    assert "Warning in 6 cells (mnist lenet5 ce, mnist lenet5 pc-lc): something was seen" in text
+
+
 def test_all_and_one_of_ones_own(small: Path, tmp_path: Path) -> None:
     plan = json.loads(run("all", small, "table1", "--losses", "ce", "--plan", "--json", "--out", tmp_path))
     names = dict.fromkeys(row["experiment"] for row in plan["cells"])

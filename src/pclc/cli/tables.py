@@ -14,6 +14,7 @@ from pclc.experiments.costs import Cost, known_here, plan_grid
 from pclc.experiments.drawings import draw_figures
 from pclc.experiments.experiment import Experiment, check_choice, experiment_names, load_experiment
 from pclc.experiments.pages import write_adversarial, write_reproduction
+from pclc.experiments.pages_text import warnings_in
 from pclc.experiments.runner import GridSettings, run_grid
 from pclc.experiments.smoke import smoke as smoke_run
 from pclc.experiments.store import Store
@@ -113,7 +114,7 @@ def _print(table: Table) -> None:
         typer.echo(judged.text())
         for exception in judged.ours.exceptions:
             typer.echo(f"    exception: {exception}")
-    for text in (*table.conditions, *table.notes):
+    for text in (*table.conditions, *warnings_in(table.notes)):
         typer.echo(text)
 
 
