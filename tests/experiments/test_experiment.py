@@ -323,6 +323,13 @@ def test_the_study_of_adversarial_training() -> None:
     assert long.config.adversarial.beta == 6.0
 
 
+def test_a_trial_with_more_images_than_are_held_out_takes_all_of_these() -> None:
+    study = load_experiment("adversarial")
+    assert study.tuning_cells(examples=5000) == study.tuning_cells()
+    for cell in (study.tuning_cells(examples=2000)[0], *study.cells(choices={"ce": 0}, examples=5000)):
+        assert cell.examples in (2000, 5000)
+
+
 def test_fewer_seeds_leave_a_study_in_proportion() -> None:
     """Three seeds are not three long runs, which have one."""
     study = load_experiment("adversarial")

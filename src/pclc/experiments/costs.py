@@ -187,7 +187,7 @@ class Known:
 
     def attack(self, cell: Cell, attack: NamedAttack, examples: int | None) -> Cost:
         """Of an attack on a cell's images."""
-        n, crafted_on, key = _images(cell, examples), cell.training, _attacked_key(cell, attack.text)
+        n, crafted_on, key = examples or cell.images, cell.training, _attacked_key(cell, attack.text)
         if attack.transfer and cell.substitute is not None:
             crafted_on, key = cell.substitute, ("transfer", cell.substitute.model, attack.text)
         found = _find(self._taken, cell.training.dataset, key)
@@ -204,7 +204,7 @@ class Known:
         """Of the audit that a cell asks for; where none is known, as long as standard AutoAttack."""
         if cell.audit is None:
             return Cost()
-        n = min(cell.audit.examples or _images(cell), _images(cell, cell.examples))
+        n = min(cell.audit.examples or cell.images, cell.examples or cell.images)
         found = _find(self._taken, cell.training.dataset, _attacked_key(cell, cell.audit.mode))
         if found:
             return Cost(n * found[0], found[1])
@@ -330,12 +330,6 @@ def _most_passes(text: str) -> int:
 @cache
 def _kind(text: str) -> type[Attack]:
     return type(NamedAttack("", text).attack)
-
-
-def _images(cell: Cell, examples: int | None = None) -> int:
-    counts = describe(cell.training.dataset).counts
-    held_out = round(cell.training.config.validation * counts["train"])
-    return examples or (held_out if cell.split == "validation" else counts["test"])
 
 
 def _analyses_key(content: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pclc.data.registry import describe
 from pclc.execution.settings import Precision
 from pclc.experiments.groups import Analysis, Arm, AuditRequest, Group, NamedAttack, parse_group
 from pclc.experiments.published import PublishedFigure, load_published
@@ -117,6 +118,14 @@ class Cell:
     def trainings(self) -> list[Training]:
         """Of its model, and of the substitute where there is one."""
         return [training for training in (self.training, self.substitute) if training is not None]
+
+    @property
+    def images(self) -> int:
+        """How many there are in its split."""
+        counts = describe(self.training.dataset).counts
+        return (
+            round(self.training.config.validation * counts["train"]) if self.split == "validation" else counts["test"]
+        )
 
     @property
     def attacks_folder(self) -> str:
@@ -330,7 +339,9 @@ def _limited(cells: list[Cell], examples: int | None, epochs: int | None) -> Ite
         if number is not None and number < 1:
             raise ValueError(f"Expected `{name}` to be at least 1, but got {number!r}.")
     for cell in cells:
-        limited = cell if examples is None else replace(cell, examples=examples)
+        # Of held-out images there are fewer than of test images: then all are taken.
+        all_of_them = examples is None or (cell.split == "validation" and examples > cell.images)
+        limited = cell if all_of_them else replace(cell, examples=examples)
         if epochs is not None:
             substitute = limited.substitute and limited.substitute.shortened(epochs)
             limited = replace(limited, training=limited.training.shortened(epochs), substitute=substitute)
