@@ -157,8 +157,7 @@ def say_what_is_left(
         )
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-
-    text = setting_text(row["setting"])
+def _flat(row: Mapping[str, Any]) -> dict[str, str]:
     shown = {name: "not run" if row[name] is None else f"{row[name]:.2f}" for name in ("clean %", "robust %")}
-    return {"column": row["column"], "setting": text, **shown, "chosen": "chosen" if row["chosen"] else ""}
+    names = {"column": row["column"], "setting": setting_text(row["setting"])}
+    return {**names, **shown, "chosen": "chosen" if row["chosen"] else ""}

@@ -70,13 +70,10 @@ def analyse(
     """
     n = analysis.examples
     about = _Model(model, x[:n], y[:n], classes, seed, execution or Execution())
-    found: list[dict[str, Any]] = []
-    for result in _COMPUTE[analysis.kind](about, analysis):
-        content = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in asdict(result).items()
-        }
-        found.append(content)
-    return found
+    return [
+        {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in asdict(result).items()}
+        for result in _COMPUTE[analysis.kind](about, analysis)
+    ]
 
 
 def read_analysis(analysis: Analysis, content: Sequence[Mapping[str, Any]]) -> list[Result]:

@@ -123,9 +123,9 @@ class Cell:
     def images(self) -> int:
         """How many there are in its split."""
         counts = describe(self.training.dataset).counts
-        return (
-            round(self.training.config.validation * counts["train"]) if self.split == "validation" else counts["test"]
-        )
+        if self.split == "validation":
+            return round(self.training.config.validation * counts["train"])
+        return counts["test"]
 
     @property
     def attacks_folder(self) -> str:

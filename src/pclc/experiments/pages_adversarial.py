@@ -374,9 +374,5 @@ def _not_planned(experiment: Experiment) -> list[str]:
 
 def _no_curves(store: Store, done: Sequence[Cell]) -> list[str]:
     """How many trainings' curves on held-out images are not kept."""
-    without = sum(not _curve(store, cell) for cell in done)
-    return (
-        [f"Held-out accuracy over epochs was not kept for {without} of {counted(len(done), 'model')}."]
-        if without
-        else []
-    )
+    without, of = sum(not _curve(store, cell) for cell in done), counted(len(done), "model")
+    return [f"Held-out accuracy over epochs was not kept for {without} of {of}."] if without else []
