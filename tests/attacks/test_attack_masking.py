@@ -1,12 +1,13 @@
-"""Logits times 1e4 or minus 100: margins keep their strength, cross-entropy tells that its gradients are gone."""
+"""Logits scaled, shifted or at -inf: margins keep their strength, cross-entropy tells that its gradients are gone."""
 
 import warnings
 
 import pytest
 import torch
 from attack_zoo import Scaled, SmallNet, digits, examples
+from torch import nn
 
-from pclc.attacks import BIM, PGD, SPSA, CarliniWagner, ZeroGradientWarning
+from pclc.attacks import APGD, BIM, PGD, SPSA, APGDTargeted, CarliniWagner, ZeroGradientWarning
 
 EPS = 0.1
 
@@ -34,6 +35,25 @@ def test_margins_keep_their_strength(trained, objective, scale, shift):
     plain = accuracy(bim(objective), model, x, y)
     assert plain < 0.7
     assert accuracy(bim(objective), Scaled(model, scale, shift), x, y) == pytest.approx(plain, abs=0.02)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("attack", [APGD(0.3, steps=20, objective="dlr"), APGDTargeted(0.3, steps=20)], ids=str)
+def test_classes_at_minus_infinity_do_not_blind_dlr(attack, classes):
+    """It divides by the distance to the third or fourth class, as in a model of several tasks of which one is asked."""
+
+    class OneTask(nn.Module):
+        def forward(self, logits):
+            return torch.cat([logits[:, :classes], torch.full_like(logits[:, classes:], -torch.inf)], 1)
+
+    model, x, y = digits()
+    x, y = x[y < classes][:30], y[y < classes][:30]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroGradientWarning)  # of targets that are not among the classes
+        result = attack.run(nn.Sequential(model, OneTask()), x, y)
+    margin = APGD(0.3, steps=20, objective="margin").run(lambda x: model(x)[:, :classes], x, y)
+    assert margin.success.sum() > 10
+    assert result.success.sum() >= margin.success.sum() - 2
 
 
 def test_cross_entropy_tells_that_its_gradients_are_gone(trained):
@@ -89,7 +109,7 @@ def test_zero_gradients_of_other_attacks(trained):
             SPSA(eps=EPS, lr=0.1, steps=1, samples=2, objective="ce").run(Scaled(model, 1e6), x, y).zero_gradient_share
         )
     flat = Scaled(model, 0.0)
-    with pytest.warns(ZeroGradientWarning):
+    with pytest.warns(ZeroGradientWarning, match="Try BPDA"):  # it has no objective that could be another
         result = CarliniWagner(steps=2, search_steps=1, confidence=1.0, stop="never").run(flat, x, y)
     assert result.zero_gradient_share == 1
 

@@ -166,7 +166,7 @@ class Attack(ABC):
 
     def _other_gradients(self) -> str:
         """What to try where gradients are zero."""
-        if str(getattr(self, "objective", "ce")).startswith("ce"):
+        if getattr(getattr(self, "attack", self), "objective", "").startswith("ce"):  # EOT has an attack inside
             return 'Try a margin objective, or a logit scale such as objective="ce*0.01".'
         return "Try BPDA where a module has no useful gradient, or an attack without gradients, such as Square."
 

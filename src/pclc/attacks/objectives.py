@@ -115,12 +115,18 @@ def of_class(scores: Tensor, y: Tensor) -> Tensor:
     return scores.gather(1, y[:, None]).squeeze(1)
 
 
-def _sorted_logits(logits: Tensor, name: str, fewest: int) -> Tensor:
+def _spread(logits: Tensor, name: str, fewest: int) -> Tensor:
+    r"""$z_{\pi_1}$ minus the mean of the third to the `fewest`-th largest logit, by which DLR divides.
+
+    Where a mask has put one of these at -inf it is 1, which leaves the margin: DLR itself would not move.
+    """
     if logits.shape[1] < fewest:
         raise ValueError(
             f'Expected at least {fewest} classes for `objective` "{name}", but the model has {logits.shape[1]}.'
         )
-    return logits.topk(fewest, dim=1).values
+    top = logits.topk(fewest, dim=1).values
+    spread = top[:, 0] - top[:, 2:].mean(1) + 1e-12
+    return torch.where(spread.isfinite(), spread, 1)
 
 
 @register_objective("ce")
@@ -138,8 +144,7 @@ def margin(logits: Tensor, y: Tensor) -> Tensor:
 @register_objective("dlr")
 def dlr(logits: Tensor, y: Tensor) -> Tensor:
     r"""$(\max_{k \neq y} z_k - z_y) / (z_{\pi_1} - z_{\pi_3})$, z sorted downwards by $\pi$ (Croce and Hein, 2020)."""
-    top = _sorted_logits(logits, "dlr", 3)
-    return margin(logits, y) / (top[:, 0] - top[:, 2] + 1e-12)
+    return margin(logits, y) / _spread(logits, "dlr", 3)
 
 
 @register_objective("dlr-targeted")
@@ -149,8 +154,7 @@ def dlr_targeted(logits: Tensor, y: Tensor) -> Tensor:
     Croce and Hein (2020) have the true class's logit in place of the maximum; it is the same while the true class is
     the strongest other one, and needs no true class to be known.
     """
-    top = _sorted_logits(logits, "dlr-targeted", 4)
-    return margin(logits, y) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
+    return margin(logits, y) / _spread(logits, "dlr-targeted", 4)
 
 
 def dlr_towards(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
@@ -159,8 +163,7 @@ def dlr_towards(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
     The targeted DLR of Croce and Hein (2020), large where t leads y. It has no name, since it needs both classes.
     """
     logits = in_full(logits)
-    top = _sorted_logits(logits, "dlr-targeted", 4)
-    return (of_class(logits, target) - of_class(logits, y)) / (top[:, 0] - (top[:, 2] + top[:, 3]) / 2 + 1e-12)
+    return (of_class(logits, target) - of_class(logits, y)) / _spread(logits, "dlr-targeted", 4)
 
 
 @register_objective("probability-margin")
