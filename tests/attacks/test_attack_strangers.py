@@ -1,6 +1,7 @@
 """Models that do what ours do not: they are attacked as they are, and left as they were."""
 
 import copy
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -173,6 +174,26 @@ def test_logits_of_another_type_than_the_images(name: str, dtype: torch.dtype) -
     cast, plain = (attack.run(model, x, y) for model in (Cast(net, dtype), net))
     assert cast.x_adv.dtype == torch.float32
     assert abs(int(cast.success.sum()) - int(plain.success.sum())) <= 1
+
+
+def test_threads_take_turns_with_a_model() -> None:
+    """The first to leave put it into training mode under the other, and attacks in threads fooled fewer images."""
+    model = nn.Dropout().train()
+    first_is_in, second_is_in = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with frozen(model):
+            first_is_in.set()
+            second_is_in.wait(0.2)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    first_is_in.wait()
+    with frozen(model):
+        second_is_in.set()
+        thread.join()
+        assert not model.training
+    assert model.training
 
 
 def scripts(net: nn.Module, x: Tensor) -> dict[str, nn.Module]:

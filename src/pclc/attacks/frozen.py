@@ -1,11 +1,16 @@
 """A model as an attack may use it, and as it was before when the attack is over."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
 
 from pclc.attacks.types import Model
+
+# Another thread would put layers that both use into its own mode and layout in the middle of a pass. One lock for all
+# models, since two of them may share layers.
+_ONE_THREAD = threading.RLock()
 
 
 @contextmanager
@@ -14,7 +19,7 @@ def frozen(model: Model) -> Iterator[None]:
 
     Modes are put back submodule by submodule, since a model may hold some in training and some in eval mode; those that
     came through `torch.jit.freeze` have none. Gradients that the parameters have accumulated are not touched. A plain
-    function has none of this, and passes as it is.
+    function has none of this, and passes as it is. Other threads wait until the module is given back.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()
@@ -27,22 +32,27 @@ def frozen(model: Model) -> Iterator[None]:
     if not isinstance(model, nn.Module):
         yield
         return
-    modes = [(module, module.training) for module in model.modules() if hasattr(module, "training")]
-    # Those that were made in inference mode cannot be changed, and never get a gradient.
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad and not parameter.is_inference()]
-    try:
-        _into_eval_mode(model)
-        for parameter in wanted:
-            parameter.requires_grad_(False)
-        yield
-    finally:
-        for module, training in modes:
-            if module.training != training:
-                module.train(training)  # which may do more than set the flag, as layers do that merge weights in eval
-        for module, training in modes:
-            module.training = training
-        for parameter in wanted:
-            parameter.requires_grad_(True)
+    with _ONE_THREAD:
+        modes = [(module, module.training) for module in model.modules() if hasattr(module, "training")]
+        # Those that were made in inference mode cannot be changed, and never get a gradient.
+        wanted = [
+            parameter for parameter in model.parameters() if parameter.requires_grad and not parameter.is_inference()
+        ]
+        try:
+            _into_eval_mode(model)
+            for parameter in wanted:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for module, training in modes:
+                if module.training != training:
+                    module.train(
+                        training
+                    )  # which may do more than set the flag, as layers do that merge weights in eval
+            for module, training in modes:
+                module.training = training
+            for parameter in wanted:
+                parameter.requires_grad_(True)
 
 
 def _into_eval_mode(model: nn.Module) -> None:
