@@ -56,10 +56,10 @@ def test_a_change_of_shape_needs_a_stand_in():
     x = torch.rand(2, 4, 4)
     pool = nn.MaxPool2d(2)
     with pytest.raises(
-        ValueError, match=r"keep the shape of its input, \(2, 4, 4\), but got \(2, 2, 2\): .* `backward`"
+        ValueError, match=r"shape of `module`'s output, \(2, 2, 2\), but got \(2, 4, 4\), that of the input"
     ):
         BPDA(pool)(x)
-    with pytest.raises(ValueError, match=r"`backward` to give the shape, \(2, 2, 2\), but got \(2, 1, 1\)\."):
+    with pytest.raises(ValueError, match=r"`backward` to give the shape .*, \(2, 2, 2\), but got \(2, 1, 1\)\."):
         BPDA(pool, nn.AvgPool2d(4))(x)
     assert torch.equal(BPDA(pool, nn.AvgPool2d(2))(x), pool(x))
 

@@ -7,14 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pclc.attacks import random
 from pclc.attacks.attack import Attack
-from pclc.attacks.balls import project, row_norms
+from pclc.attacks.balls import per_row, project, random_step
 from pclc.attacks.objectives import directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.restarts import Ended, best_attempt
 from pclc.attacks.rules import ascent_direction
-from pclc.attacks.types import Norm, Stop
+from pclc.attacks.types import Norm, Stop, keep
 from pclc.attacks.validate import check_ball, check_count, check_share
 from pclc.attacks.victim import Slope, Victim, is_success
 
@@ -37,10 +36,6 @@ class Climb(NamedTuple):
     checked: Tensor  # best_value at the last checkpoint
     halved: Tensor  # whether the step size was halved there
 
-    def keep(self, which: Tensor) -> "Climb":
-        """The rows with these numbers: as a mask would be, but a device need not be waited for."""
-        return Climb(*(tensor[which] for tensor in self))
-
 
 def checkpoints(steps: int) -> dict[int, int]:
     """The numbers of steps after which step sizes are looked at, each with the steps since the one before.
@@ -60,14 +55,7 @@ def checkpoints(steps: int) -> dict[int, int]:
 
 def edge_point(x: Tensor, eps: float, norm: Norm, seed: int, index: Tensor, draw: int) -> Tensor:
     """Where APGD starts: a random direction, as long as the ball allows, clamped to the box."""
-    shape = x.shape[1:]
-    if norm == "Linf":
-        direction = 2 * random.uniform(shape, seed, index, draw=draw, dtype=x.dtype) - 1
-        length = direction.flatten(1).abs().amax(1).reshape(-1, *[1] * len(shape))
-    else:
-        direction = random.normal(shape, seed, index, draw=draw, dtype=x.dtype)
-        length = row_norms(direction)
-    return project(x + eps * direction / length.clamp(min=1e-12), x, eps, norm)
+    return project(x + random_step(x, eps, norm, seed, index, draw), x, eps, norm)
 
 
 def auto_pgd(
@@ -92,7 +80,7 @@ def auto_pgd(
     place = torch.arange(len(x), device=x.device)
     ended = Ended(x.clone(), torch.zeros_like(place, dtype=torch.bool), x.new_full((len(x),), -torch.inf))
     lowest, highest = torch.full_like(ended.value, -torch.inf), torch.full_like(ended.value, torch.inf)
-    size = x.new_full((len(x), *[1] * (x.dim() - 1)), 2 * eps)
+    size = per_row(x.new_full((len(x),), 2 * eps), x)
     # Nothing is larger than the value before the start, and no step was made that could have been too long.
     climb = Climb(x, start, start, x, highest, start, x, lowest, size, torch.zeros_like(place), lowest, ~ended.fooled)
     for t in range(steps + 1):
@@ -102,8 +90,7 @@ def auto_pgd(
             left = (~fooled).nonzero().squeeze(1)
             if len(left) < len(place):
                 ended.x_adv[place], ended.fooled[place], ended.value[place] = climb.x_adv, fooled, slope.value
-                place, climb, rows = place[left], climb.keep(left), tuple(row[left] for row in rows)
-                slope = Slope(*(tensor[left] for tensor in slope))
+                place, climb, rows, slope = place[left], keep(climb, left), keep(rows, left), keep(slope, left)
                 if not len(place):
                     return ended
         else:
@@ -135,7 +122,7 @@ def _look(victim: Victim, goal: Callable[..., Tensor], climb: Climb, rows: tuple
 
 def _choose(which: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     """Rows of `yes` where `which` is true, rows of `no` elsewhere."""
-    return torch.where(which.reshape(-1, *[1] * (yes.dim() - 1)), yes, no)
+    return torch.where(per_row(which, yes), yes, no)
 
 
 def _note(climb: Climb, slope: Slope) -> Climb:

@@ -14,9 +14,12 @@ from pclc.attacks.apgd import APGD
 from pclc.attacks.apgd_targeted import APGDTargeted
 from pclc.attacks.attack import Attack, AttackResult
 from pclc.attacks.autoattack_state import CLEAN, UNBROKEN, Component, Journal, State
+from pclc.attacks.eot import EOT
+from pclc.attacks.fab import FAB
 from pclc.attacks.inputs import check_examples, check_randomness
 from pclc.attacks.notices import DynamicModelWarning, RandomModelWarning, SquareStrongerWarning
 from pclc.attacks.registry import register_attack
+from pclc.attacks.square import Square
 from pclc.attacks.suspicions import is_dynamic, is_random
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.validate import check_ball, check_choice, check_untargeted
@@ -109,10 +112,6 @@ class AutoAttack(Attack):
 
     def components(self) -> dict[str, Attack]:
         """The attacks by name, in the order in which they run."""
-        from pclc.attacks.eot import EOT
-        from pclc.attacks.fab import FAB
-        from pclc.attacks.square import Square
-
         eps, norm = self.eps, self.norm
         if self.version == "custom":
             return {str(attack): attack for attack in self.attacks}
@@ -296,8 +295,6 @@ class _Recording(Attack):
             )
 
     def _warn_of_square(self) -> None:
-        from pclc.attacks.square import Square
-
         done = self.journal.components
         for number, attack in enumerate(self.attack.components().values(), 1):
             gain = done[number - 1].accuracy - done[number].accuracy

@@ -7,10 +7,15 @@ from pclc.attacks import random
 from pclc.attacks.types import Norm
 
 
-def row_norms(delta: Tensor) -> Tensor:
-    """The Euclidean norm of every row, shaped to be multiplied with `delta`: (N, 1, ...)."""
-    norms: Tensor = torch.linalg.vector_norm(delta.flatten(1), dim=1)
-    return norms.reshape(-1, *[1] * (delta.dim() - 1))
+def per_row(values: Tensor, like: Tensor) -> Tensor:
+    """(N,) values as (N, 1, ...), to go with the rows of `like`."""
+    return values.reshape(-1, *[1] * (like.dim() - 1))
+
+
+def row_norms(delta: Tensor, norm: Norm = "L2") -> Tensor:
+    """The norm of every row, shaped to be multiplied with `delta`: (N, 1, ...)."""
+    norms: Tensor = torch.linalg.vector_norm(delta.flatten(1), ord=2 if norm == "L2" else torch.inf, dim=1)
+    return per_row(norms, delta)
 
 
 def project(x_adv: Tensor, x: Tensor, eps: float | Tensor, norm: Norm) -> Tensor:
@@ -32,6 +37,18 @@ def project(x_adv: Tensor, x: Tensor, eps: float | Tensor, norm: Norm) -> Tensor
     return (x + delta * scale).clamp(0, 1)
 
 
+def random_step(
+    x: Tensor, length: float | Tensor, norm: Norm, seed: int, index: Tensor, draw: random.Counter
+) -> Tensor:
+    """A random direction of a length: a number, or (N, 1, ...), one for each example."""
+    shape = x.shape[1:]
+    if norm == "Linf":
+        direction = 2 * random.uniform(shape, seed, index, draw=draw, dtype=x.dtype) - 1
+    else:
+        direction = random.normal(shape, seed, index, draw=draw, dtype=x.dtype)
+    return length * direction / row_norms(direction, norm).clamp(min=1e-12)  # one pixel may draw a zero
+
+
 def random_point(x: Tensor, eps: float | Tensor, norm: Norm, seed: int, index: Tensor, draw: random.Counter) -> Tensor:
     """A random point around x, clamped to the box.
 
@@ -42,7 +59,6 @@ def random_point(x: Tensor, eps: float | Tensor, norm: Norm, seed: int, index: T
     if norm == "Linf":
         delta = eps * (2 * random.uniform(shape, seed, index, draw=draw, dtype=x.dtype) - 1)
     else:
-        direction = random.normal(shape, seed, index, draw=draw, dtype=x.dtype)
         radius = eps * random.uniform((1,) * len(shape), seed, index, step=1, draw=draw, dtype=x.dtype)
-        delta = radius * direction / row_norms(direction).clamp(min=1e-12)  # one pixel may draw a zero
+        delta = random_step(x, radius, norm, seed, index, draw)
     return project(x + delta, x, eps, norm)

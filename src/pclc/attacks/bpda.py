@@ -58,13 +58,10 @@ class BPDA(nn.Module):
             value = self.module(x)
         stand_in = before if self.backward is None else self.backward(before)
         if value.shape != stand_in.shape:
-            what = (
-                "`module` to keep the shape of its input" if self.backward is None else "`backward` to give the shape"
-            )
-            shapes = (x, value) if self.backward is None else (value, stand_in)
+            whose = ", that of the input, which stands in where `backward` is None" if self.backward is None else ""
             raise ValueError(
-                f"Expected {what}, {tuple(shapes[0].shape)}, but got {tuple(shapes[1].shape)}"
-                + (": the identity is no gradient for it, so give `backward`." if self.backward is None else ".")
+                f"Expected `backward` to give the shape of `module`'s output, {tuple(value.shape)}, "
+                f"but got {tuple(stand_in.shape)}{whose}."
             )
         return _Swap.apply(value, stand_in)  # type: ignore[no-any-return, no-untyped-call]
 

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from pclc.attacks.attack import Attack
-from pclc.attacks.balls import row_norms
+from pclc.attacks.balls import per_row, row_norms
 from pclc.attacks.objectives import directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.rules import adam
+from pclc.attacks.types import keep
 from pclc.attacks.validate import check_choice, check_count, check_flag, check_number
 from pclc.attacks.victim import Victim, is_success
 
@@ -58,10 +59,6 @@ class Descent(NamedTuple):
     moments: Tensor
     loss: Tensor  # when it was last looked at
 
-    def keep(self, which: Tensor) -> "Descent":
-        """The rows where `which` is true."""
-        return Descent(*(tensor[which] for tensor in self))
-
 
 def carlini_wagner(
     victim: Victim,
@@ -79,7 +76,7 @@ def carlini_wagner(
     targeted: bool,
 ) -> Tensor:
     """The work of :class:`CarliniWagner`, without its checks: x is in [0, 1], y in [0, K)."""
-    margin, descend, tall = directed("margin", targeted), adam(-lr), (-1, *[1] * (x.dim() - 1))
+    margin, descend = directed("margin", targeted), adam(-lr)
     enter, leave, slope_of_leaving, move = _SPACES[space]
     best, best_norm = x.clone(), x.new_full((len(x),), torch.inf)
     # Where the nearest is not asked for it does not matter which c fools, and the largest does so in the fewest steps.
@@ -98,7 +95,7 @@ def carlini_wagner(
             x_adv = leave(now.w)
             slope = victim.gradient(margin, x_adv, now.y)
             enough = slope.value >= confidence
-            pull = torch.where(enough, 0, now.const).reshape(tall)
+            pull = per_row(torch.where(enough, 0, now.const), x)
             # |x' - x|^2 + const * max(0, confidence - margin), by the chain rule through x' = leave(w)
             grad = (2 * (x_adv - now.centre) - pull * slope.grad) * slope_of_leaving(x_adv)
             update, moments = descend(grad, now.moments, t)
@@ -119,7 +116,7 @@ def carlini_wagner(
                 falls = loss < _STALLED * now.loss
                 steps_taken[now.row] = torch.where(falls, steps, t)
                 now, goes_on = now._replace(loss=loss), goes_on & falls
-            now = now.keep(goes_on)
+            now = keep(now, goes_on)
             if not len(now.row):
                 break
         if not nearest:

@@ -10,8 +10,7 @@ from pclc.attacks import random
 from pclc.attacks.attack import Attack
 from pclc.attacks.balls import row_norms
 from pclc.attacks.gradients import is_zero
-from pclc.attacks.objectives import in_full
-from pclc.attacks.odds import log_odds
+from pclc.attacks.objectives import in_full, log_odds
 from pclc.attacks.registry import register_attack
 from pclc.attacks.rules import ascent_direction
 from pclc.attacks.validate import check_count, check_number

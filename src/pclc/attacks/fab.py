@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pclc.attacks import random
 from pclc.attacks.apgd_targeted import likely_classes
 from pclc.attacks.attack import Attack
+from pclc.attacks.balls import random_step, row_norms
 from pclc.attacks.objectives import directed, of_class
 from pclc.attacks.projections import step_to_hyperplane
 from pclc.attacks.registry import register_attack
@@ -27,14 +27,6 @@ def _lead(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
     return of_class(logits, target) - of_class(logits, y)
 
 
-def _lengths(delta: Tensor, norm: Norm) -> Tensor:
-    """The norm of (..., d) over the last dimension, which is kept."""
-    if norm == "Linf":
-        return delta.abs().amax(-1, keepdim=True)
-    lengths: Tensor = torch.linalg.vector_norm(delta, dim=-1, keepdim=True)
-    return lengths
-
-
 def towards_boundary(
     x_adv: Tensor, x: Tensor, value: Tensor, grad: Tensor, norm: Norm, alpha_max: float, eta: float
 ) -> Tensor:
@@ -48,7 +40,7 @@ def towards_boundary(
     both = torch.stack([x_adv, x])
     gaps = torch.stack([value, value + (grad * (x - x_adv)).sum(1)])
     steps = step_to_hyperplane(both, grad, gaps, norm)
-    near, far = _lengths(steps, norm).clamp(min=1e-8)
+    near, far = (row_norms(step, norm).clamp(min=1e-8) for step in steps)
     alpha = (near / (near + far)).clamp(max=alpha_max)
     ahead, biased = both + eta * steps
     return torch.lerp(ahead, biased, alpha).clamp(0, 1)
@@ -97,7 +89,7 @@ def fab(
             x_adv = towards_boundary(x_adv, centre, value, slope.grad.flatten(1), norm, alpha_max, eta)
             logits = victim.logits(x_adv.reshape(-1, *x.shape[1:]))
             fooled = is_success(logits, goal, targeted)
-            lengths = _lengths(x_adv - centre, norm).squeeze(1)
+            lengths = row_norms(x_adv - centre, norm).squeeze(1)
             closer = fooled & (lengths <= limit) & (lengths < best_norm[rows].repeat_interleave(C))
             hits = closer.nonzero().squeeze(1)
             if len(hits):
@@ -130,11 +122,7 @@ def fab(
 
 def _start(x: Tensor, radius: Tensor, norm: Norm, seed: int, index: Tensor, draw: Tensor) -> Tensor:
     """A random point of the box, at half the radius around x before it is clamped; (N, d)."""
-    if norm == "Linf":
-        direction = 2 * random.uniform(x.shape[1:], seed, index, draw=draw, dtype=x.dtype) - 1
-    else:
-        direction = random.normal(x.shape[1:], seed, index, draw=draw, dtype=x.dtype)
-    return (x + radius[:, None] / 2 * direction / _lengths(direction, norm).clamp(min=1e-12)).clamp(0, 1)
+    return (x + random_step(x, radius[:, None] / 2, norm, seed, index, draw)).clamp(0, 1)
 
 
 @register_attack("fab")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pclc.attacks.balls import per_row
 from pclc.attacks.inputs import explain_inference
 from pclc.attacks.types import Model
 
@@ -60,8 +61,7 @@ def fp16_gradient(
         (grad,) = torch.autograd.grad(logits, leaf, back / unit[:, None])
     largest = grad.abs().flatten(1).amax(1)
     lost = ~largest.isfinite() | ((largest < torch.finfo(torch.float16).tiny) & ~is_zero(back))
-    grad = grad * unit.reshape(-1, *[1] * (grad.dim() - 1))
-    return logits.detach().clone(), value.detach(), _numbers(grad), lost
+    return logits.detach().clone(), value.detach(), _numbers(grad * per_row(unit, grad)), lost
 
 
 def _pass(model: Model, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pclc.attacks.attack import Attack
 from pclc.attacks.registry import register_attack
-from pclc.attacks.types import Norm, Stop
+from pclc.attacks.types import Norm, Stop, keep
 from pclc.attacks.validate import check_ball, check_count
 from pclc.attacks.victim import Victim, is_success
 
@@ -29,10 +29,6 @@ class Rays(NamedTuple):
     high: Tensor
     level: Tensor  # the ray differs from the best in one of 2^level blocks of signs
     block: Tensor
-
-    def keep(self, which: Tensor) -> "Rays":
-        """The rows where `which` is true."""
-        return Rays(*(tensor[which] for tensor in self))
 
     def found(self) -> Tensor:
         """The nearest points that fool, (N, D)."""
@@ -99,12 +95,12 @@ def hard_label(
         if stop == "success":
             done = rays.radius <= eps
             if done.any():
-                x_adv[place[done]] = rays.keep(done).found()
-                place, rays = place[~done], rays.keep(~done)
+                x_adv[place[done]] = keep(rays, done).found()
+                place, rays = place[~done], keep(rays, ~done)
                 if not len(place):
                     break
     near = rays.radius <= eps
-    x_adv[place[near]] = rays.keep(near).found()
+    x_adv[place[near]] = keep(rays, near).found()
     return x_adv.reshape(x.shape)
 
 

@@ -11,7 +11,7 @@ from pclc.attacks.balls import project
 from pclc.attacks.gradients import input_gradient
 from pclc.attacks.objectives import Objective
 from pclc.attacks.rules import Rule
-from pclc.attacks.types import Model, Norm, Stop
+from pclc.attacks.types import Model, Norm, Stop, keep
 from pclc.attacks.victim import Victim
 
 
@@ -23,10 +23,6 @@ class Rows(NamedTuple):
     place: Tensor  # in the data set: the index to which random numbers belong
     x_adv: Tensor
     memory: Tensor  # of the step rule
-
-    def keep(self, which: Tensor) -> "Rows":
-        """The rows with these numbers: as a mask would be, but a device need not be waited for."""
-        return Rows(*(tensor[which] for tensor in self))
 
 
 class Move(NamedTuple):
@@ -101,7 +97,7 @@ def ascend(
             left = (~victim.confirm(move.logits, rows.x_adv, rows.y, targeted)).nonzero().squeeze(1)
             if len(left) < len(place):
                 x_adv[place] = rows.x_adv
-                place, move = place[left], move._replace(rows=move.rows.keep(left))
+                place, move = place[left], move._replace(rows=keep(move.rows, left))
                 if not len(place):
                     return x_adv
         rows = move.rows

@@ -115,6 +115,21 @@ def of_class(scores: Tensor, y: Tensor) -> Tensor:
     return scores.gather(1, y[:, None]).squeeze(1)
 
 
+def log_odds(logits: Tensor, k: Tensor) -> Tensor:
+    r"""$\log\frac{f_k}{1 - f_k} = z_k - \log\sum_{i \neq k} e^{z_i}$ of the class k of each row, f the softmax; (N,).
+
+    In $\nabla f_k = f_k (1 - f_k)\, \nabla \log\frac{f_k}{1 - f_k}$ the factor dies out where the softmax is saturated,
+    until it is exactly zero in float32. The log-odds have the direction without the factor, and a step that is a sign
+    or has a unit norm needs no more.
+
+    Example:
+        >>> log_odds(torch.tensor([[200.0, 0.0]], requires_grad=True), torch.tensor([0]))
+        tensor([200.], grad_fn=<SubBackward0>)
+    """
+    others = logits.scatter(1, k[:, None], -torch.inf)
+    return of_class(logits, k) - others.logsumexp(1)
+
+
 def _spread(logits: Tensor, name: str, fewest: int) -> Tensor:
     r"""$z_{\pi_1}$ minus the mean of the third to the `fewest`-th largest logit, by which DLR divides.
 

@@ -1,14 +1,13 @@
 """The attack on the margin of probabilities, which is what PC-LC trains to be large."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from pclc.attacks.attack import Attack
 from pclc.attacks.md import Terms, check_switch, two_stages
-from pclc.attacks.odds import log_odds
+from pclc.attacks.objectives import log_odds
 from pclc.attacks.registry import register_attack
 from pclc.attacks.types import Norm
 from pclc.attacks.validate import check_ball, check_count, check_number
@@ -38,13 +37,6 @@ def probability_terms(logit_scale: float) -> Terms:
 def _log_weight(odds: Tensor) -> Tensor:
     """log f (1 - f) from the log-odds of f."""
     return logsigmoid(odds) + logsigmoid(-odds)
-
-
-def probability_margin(
-    victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor, *, logit_scale: float = 1.0, **settings: Any
-) -> Tensor:
-    """The work of :class:`ProbabilityMargin`, without its checks; other settings as of :func:`two_stages`."""
-    return two_stages(victim, x, y, seed, index, terms=probability_terms(logit_scale), **settings)
 
 
 @register_attack("probability_margin")
@@ -101,4 +93,5 @@ class ProbabilityMargin(Attack):
         check_number("logit_scale", self.logit_scale, positive=True)
 
     def _perturb(self, victim: Victim, x: Tensor, y: Tensor, seed: int, index: Tensor) -> Tensor:
-        return probability_margin(victim, x, y, seed, index, **vars(self))
+        settings = {name: value for name, value in vars(self).items() if name != "logit_scale"}
+        return two_stages(victim, x, y, seed, index, terms=probability_terms(self.logit_scale), **settings)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pclc.attacks.objectives import Objective
-from pclc.attacks.types import Stop
+from pclc.attacks.types import Stop, keep
 from pclc.attacks.victim import Victim, is_success
 
 Attempt = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # number of the attempt, x, y, index to x_adv
@@ -37,7 +37,7 @@ def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], place: Ten
         todo = place[~best.fooled] if stop == "success" else place
         if not len(todo):
             break
-        now, old = attempt(number, todo), Ended(*(tensor[todo] for tensor in best))
+        now, old = attempt(number, todo), keep(best, todo)
         better = (now.fooled & ~old.fooled) | ((now.fooled == old.fooled) & (now.value > old.value))
         for kept, new in zip(best, now, strict=True):
             kept[todo[better]] = new[better]

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pclc.attacks.balls import row_norms
+from pclc.attacks.balls import per_row, row_norms
 from pclc.attacks.types import Norm
 
 Rule = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
@@ -20,7 +20,7 @@ def ascent_direction(grad: Tensor, norm: Norm) -> Tensor:
     if norm == "Linf":
         return grad.sign()
     # Divided by the largest entry first: the squares of a gradient near 1e-25 would be zero in float32.
-    largest = grad.flatten(1).abs().amax(1).reshape(-1, *[1] * (grad.dim() - 1))
+    largest = row_norms(grad, "Linf")
     unit = grad / torch.where(largest > 0, largest, 1)
     norms = row_norms(unit)
     return unit / torch.where(norms > 0, norms, 1)
@@ -35,7 +35,7 @@ def momentum(alpha: float, norm: Norm, decay: float) -> Rule:
     """Move by `alpha` along the steepest direction of g <- decay * g + gradient / mean |gradient|, for each example."""
 
     def rule(grad: Tensor, memory: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        size = grad.flatten(1).abs().mean(1).reshape(-1, *[1] * (grad.dim() - 1))
+        size = per_row(grad.flatten(1).abs().mean(1), grad)
         memory = decay * memory + grad / torch.where(size > 0, size, 1)
         return alpha * ascent_direction(memory, norm), memory
 

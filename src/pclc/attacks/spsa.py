@@ -7,6 +7,7 @@ from torch import Tensor
 
 from pclc.attacks import random
 from pclc.attacks.attack import Attack
+from pclc.attacks.balls import per_row
 from pclc.attacks.gradients import is_zero
 from pclc.attacks.loop import Gradient, Rows, ascend
 from pclc.attacks.objectives import Objective, directed
@@ -38,7 +39,7 @@ def estimated_gradient(victim: Victim, objective: Objective, seed: int, delta: f
             v = random.signs(shape, seed, rows.place.repeat(S), t, draws.repeat_interleave(N), x.dtype)
             centre, y = x.repeat(S, *[1] * len(shape)), rows.y.repeat(2 * S)
             ahead, behind = objective(victim.logits(torch.cat([centre + delta * v, centre - delta * v])), y).chunk(2)
-            slope = ((ahead - behind) / (2 * delta)).to(x.dtype).reshape(-1, *[1] * len(shape))
+            slope = per_row(((ahead - behind) / (2 * delta)).to(x.dtype), v)
             slope = torch.where(slope.isfinite(), slope, 0)  # outside of the box a model may have no logits
             total += (slope * v).reshape(S, N, *shape).sum(0)
         victim.cost.add_gradients(is_zero(total), forwards=0, backwards=0)

@@ -11,7 +11,7 @@ from pclc.attacks.objectives import Objective, directed
 from pclc.attacks.registry import register_attack
 from pclc.attacks.restarts import best_of
 from pclc.attacks.square_moves import Draws, Moves, moves, share
-from pclc.attacks.types import Norm, Stop
+from pclc.attacks.types import Norm, Stop, keep
 from pclc.attacks.validate import check_ball, check_count, check_flag, check_number, check_share
 from pclc.attacks.victim import Victim, is_success
 
@@ -76,9 +76,8 @@ def random_search(
                 left = (~fooled).nonzero().squeeze(1)
                 if not len(left):
                     return x_adv.reshape(-1, *shape)
-                x, y, index, place, x_best, best = (rows[left] for rows in (x, y, index, place, x_best, best))
+                x, y, index, place, x_best, best, fooled = keep((x, y, index, place, x_best, best, fooled), left)
                 draws = tuple(numbers[:, left] for numbers in draws)
-                fooled = fooled[left]
     x_adv[place] = x_best
     return x_adv.reshape(-1, *shape)
 
@@ -161,22 +160,11 @@ class Square(Attack):
         C, H, W = _as_images(x).shape[1:]
         by = moves(self.norm, self.eps, (C, H, W))
 
+        schedule = self.queries if self.rescale else _SCHEDULE
+        settings = {name: getattr(self, name) for name in ("queries", "p_init", "targeted", "stop")}
+
         def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
-            return random_search(
-                victim,
-                x,
-                y,
-                seed,
-                index,
-                number,
-                by=by,
-                queries=self.queries,
-                schedule=self.queries if self.rescale else _SCHEDULE,
-                p_init=self.p_init,
-                goal=goal,
-                targeted=self.targeted,
-                stop=self.stop,
-            )
+            return random_search(victim, x, y, seed, index, number, by=by, schedule=schedule, goal=goal, **settings)
 
         return best_of(
             self.restarts, attempt, victim, x, y, index, objective=goal, targeted=self.targeted, stop=self.stop
