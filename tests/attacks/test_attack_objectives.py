@@ -119,7 +119,7 @@ def test_an_objective_may_write_into_its_logits(monkeypatch, make):
 def test_an_objective_has_one_value_a_row(monkeypatch, make):
     """With the mean over a batch, the loss of whoever forgets the reduction, Square fooled half as many."""
     monkeypatch.setitem(_OBJECTIVES, "mean", lambda logits, y: make(get_objective("ce")(logits, y)))
-    with pytest.raises(ValueError, match=r'`objective` "mean" to give one value a row, of shape \(6,\), but got \('):
+    with pytest.raises(ValueError, match=r'`objective` "mean" to give one value per row, of shape \(6,\), but got \('):
         get_objective("mean*2")(torch.randn(6, 5), torch.randint(0, 5, (6,)))
 
 

@@ -119,7 +119,7 @@ def test_examples(change, error, message):
 )
 def test_a_model_where_settings_are_expected(make):
     """As other libraries have it."""
-    message = r"`\w+` of \w+ to be a number, but got a model, which comes later: x_adv = attack\(model, x, y\)"
+    message = r"`\w+` of \w+ to be a number, but got a model\. .* x_adv = attack\(model, x, y\)"
     with pytest.raises(TypeError, match=message):
         make(SmallNet())
 
@@ -179,7 +179,7 @@ def test_index_that_is_no_tensor(index):
             ValueError,
             r"`model` to return floating-point logits, but got torch\.int64",
         ),
-        (lambda z: (z, z), ValueError, r"`model` to return a tensor of logits, but got a tuple: put it into a module"),
+        (lambda z: (z, z), ValueError, r"`model` to return a tensor of logits, but got a tuple: wrap it in a module"),
         (lambda z: z * NAN, ValueError, r"`model` to return logits, but got NaN on the clean images"),
         (
             lambda z: z.detach(),
@@ -292,7 +292,7 @@ def test_an_exported_program_has_no_eval_mode():
     x, y = examples(model, dtype=torch.float32)
     dynamic = {"x": {0: torch.export.Dim("n")}}
     exported = torch.export.export(model, (x,), dynamic_shapes=dynamic).module()
-    with pytest.raises(ValueError, match=r"eval mode, but got what torch\.export made, .* lambda x: model\(x\)"):
+    with pytest.raises(ValueError, match=r"eval mode, but got the output of torch\.export, .* lambda x: model\(x\)"):
         ATTACK(exported, x, y)
     torch.testing.assert_close(ATTACK(lambda x: exported(x), x, y), ATTACK(model, x, y))
 

@@ -205,7 +205,7 @@ def test_a_state_of_something_else_is_refused(net, tmp_path):
         "model": lambda: QUICK.run(SmallNet(gain=4.0001).double(), x, y, state=tmp_path),
     }
     for name, run in cases.items():
-        with pytest.raises(ValueError, match=f"`state` to be of the same {name}"):
+        with pytest.raises(ValueError, match=f"`state` to be from a run with the same {name}"):
             run()
     assert (tmp_path / "autoattack.safetensors").read_bytes() == kept
     (tmp_path / "autoattack.safetensors").write_bytes(kept[:100])
@@ -249,7 +249,7 @@ def test_a_model_is_more_than_its_weights(net, tmp_path):
     parallel = QUICK.run(nn.DataParallel(Tempered(net, 1.0)), x, y, state=tmp_path)
     assert torch.equal(again.x_adv, parallel.x_adv)
     for other in (Tempered(net, 2.0), Squashed(net, 1.0)):
-        with pytest.raises(ValueError, match="of the same architecture"):
+        with pytest.raises(ValueError, match="with the same architecture"):
             QUICK.run(other, x, y, state=tmp_path)
 
 
@@ -266,7 +266,7 @@ def test_a_function_is_known_by_its_logits(net, tmp_path):
     x, y = examples(net, 12)
     QUICK.run(lambda x: net(x), x, y, state=tmp_path)
     QUICK.run(lambda x: 1.0 * net(x), x, y, state=tmp_path)
-    with pytest.raises(ValueError, match="of the same model"):
+    with pytest.raises(ValueError, match="with the same model"):
         QUICK.run(lambda x: 2 * net(x), x, y, state=tmp_path)
 
 

@@ -174,8 +174,8 @@ class APGD(Attack):
     halved, and it goes back to its best point, where at most the share $\rho$ of the steps since the last checkpoint
     made L larger, or where the step size was not halved there and the best L has not changed since.
 
-    It follows the authors' code. One comparison is the paper's: whether the first step rose is told by L at the start,
-    where the code compares with 0. The gradient at the last point, which nobody uses, is not computed. L1 is left out.
+    It follows the authors' code, but for one comparison, which is the paper's: whether the first step rose is judged by
+    L at the start, where the code compares with 0. There is no L1.
 
     Args:
         eps: radius of the ball.

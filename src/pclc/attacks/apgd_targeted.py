@@ -33,7 +33,7 @@ class APGDTargeted(Attack):
 
     :class:`APGD` on $(z_t - z_y) / (z_{\pi_1} - \tfrac12 (z_{\pi_3} + z_{\pi_4}))$, z sorted downwards by $\pi$,
     towards each of the classes t of the largest logits on the clean image, other than y, one after the other. It is an
-    untargeted attack: an example is fooled when any class but y is predicted. The loss needs K >= 4. L1 is left out.
+    untargeted attack: an example is fooled when any class but y is predicted. The loss needs K >= 4. There is no L1.
 
     Args:
         eps: radius of the ball.

@@ -26,12 +26,12 @@ class AttackResult:
 
     Attributes:
         x_adv: (N, ...), inside the budget and the box.
-        success: (N,) flags: fooled, as a forward pass of `x_adv` in IEEE float32 decides, in float64 where two logits
-            are nearly equal.
-        forwards: forward passes of the model, in examples, with those before and after crafting.
-        backwards: backward passes, in examples.
-        zero_gradient_share: of the gradients asked for, one an example and a step, those that were exactly zero in
-            every entry; None where the attack asks for none.
+        success: (N,) flags: fooled, as a forward pass of `x_adv` in IEEE float32 decides, in float64 where the two
+            largest logits are nearly equal.
+        forwards: forward passes of the model, counted in examples, with those before and after crafting.
+        backwards: backward passes, counted in examples.
+        zero_gradient_share: share of the gradients, one per example and step, that were exactly zero in every entry;
+            None where the attack uses none.
     """
 
     x_adv: Tensor
@@ -43,15 +43,14 @@ class AttackResult:
 
 @dataclass(frozen=True, repr=False)
 class Attack(ABC):
-    """The settings that all attacks share, and how they run.
+    """The settings that all attacks share, and the way they run.
 
     Args:
         targeted: `y` is the class to reach, and success means that it is predicted; otherwise `y` is the true class,
             and success means that another one is.
-        stop: "success" leaves an example alone as soon as it is fooled, also when it is before the attack begins;
-            "never" spends the whole budget and returns the last iterate, as the tables of papers do. Examples go
-            through the same iterates in both, so that, up to the rounding of a different batch, what "never" fools
-            "success" fools too.
+        stop: "success" leaves an example alone as soon as it is fooled, even before the attack begins; "never" spends
+            the whole budget and returns the last iterate, as tables in papers do. Both go through the same iterates, so
+            that "success" fools all that "never" fools, up to the rounding of a different batch.
     """
 
     name: ClassVar[str]
@@ -61,13 +60,13 @@ class Attack(ABC):
     stop: Stop = "success"
 
     def __new__(cls, *args: object, **settings: object) -> Self:
-        """Meet who comes from a library whose attacks are made with the model."""
+        """Help those who come from a library whose attacks are made with the model."""
         _, *expected = inspect.signature(cls.__init__).parameters.values()
         kinds = [inspect.formatannotation(one.annotation) for one in expected[:1]]  # as text, whatever it was
         if args and isinstance(args[0], nn.Module) and re.match("'?(float|int)", "".join(kinds)):
             raise TypeError(
-                f"Expected `{expected[0].name}` of {cls.__name__} to be a number, but got a model, which comes later: "
-                "x_adv = attack(model, x, y)."
+                f"Expected `{expected[0].name}` of {cls.__name__} to be a number, but got a model. The model is an "
+                "argument of the call: x_adv = attack(model, x, y)."
             )
         return super().__new__(cls)
 
@@ -84,7 +83,7 @@ class Attack(ABC):
         index: Tensor | None = None,
         execution: Execution | None = None,
     ) -> Tensor:
-        """Return `run(...).x_adv`, without the last pass, which says who was fooled."""
+        """Return `run(...).x_adv`, without the last pass, which decides what is fooled."""
         return self._run(model, x, y, seed, index, execution)[0]
 
     def run(
@@ -96,16 +95,16 @@ class Attack(ABC):
         index: Tensor | None = None,
         execution: Execution | None = None,
     ) -> AttackResult:
-        """Attack the examples, and tell how it went.
+        """Attack the examples and report how it went.
 
-        The model runs in eval mode and comes back as it was. Its logits on clean images are looked at first.
+        The model runs in eval mode and is left as it was. Its logits on the clean images are checked first.
 
         Args:
             model: images (N, ...) to logits (N, K).
-            x: (N, ...) float32 or float64 in [0, 1]; any number of examples, they are batched inside.
+            x: (N, ...) float32 or float64 in [0, 1]; any number of examples, which are batched inside.
             y: (N,) int64, the true classes, or the classes to reach where `targeted`.
             seed: of all random numbers.
-            index: (N,) int64, the images' places in their data set, to which random numbers belong; None: 0 ... N - 1.
+            index: (N,) int64, the images' places in their data set, on which random numbers depend; None: 0 ... N - 1.
             execution: precision of crafting, batch size, compilation, CUDA graphs; the device is that of x.
         """
         x_adv, success, victim = self._run(model, x, y, seed, index, execution, decide=True)
@@ -152,7 +151,7 @@ class Attack(ABC):
         share = victim.cost.zero_gradient_share
         if share:
             warnings.warn(
-                f"{share:.1%} of the gradients of {self} were exactly zero, and moved nothing: its success rate says "
+                f"{share:.1%} of the gradients of {self} were exactly zero and moved nothing, so its success rate says "
                 f"little about the model. {self._other_gradients()}",
                 ZeroGradientWarning,
                 stacklevel=3,

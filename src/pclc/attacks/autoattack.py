@@ -41,8 +41,8 @@ class AutoAttackResult(AttackResult):
     """What a run of AutoAttack gives.
 
     Attributes:
-        broken_by: (N,) int64, the component that fooled the example first, as a place in `components`: 0 where the
-            image is wrong anyway, -1 where nothing fooled it.
+        broken_by: (N,) int64, the component that fooled the example first, as its place in `components`; 0 where the
+            image is wrong without an attack, -1 where nothing fooled it.
         components: "clean", then the attacks that ran, in their order, with the accuracy that each left.
     """
 
@@ -57,8 +57,8 @@ class AutoAttack(Attack):
 
     - "standard": :class:`APGD` on cross-entropy, :class:`APGDTargeted` and :class:`FAB` on the min(9, K - 1) most
       probable false classes, 100 steps each, and :class:`Square` with 5,000 queries. Never fewer under this name.
-    - "rand", for models that are random: APGD on cross-entropy and on DLR, with means over 20 draws (:class:`EOT`).
-      What fools in most of 20 draws is kept, and accuracies of components are expected ones.
+    - "rand", for random models: APGD on cross-entropy and on DLR, averaged over 20 draws (:class:`EOT`). An example is
+      fooled when it fools in most of 20 draws, and the accuracies of components are expected accuracies.
     - "custom": the attacks that are given, for quick trials; the text of the attack then names them.
 
     A model of fewer than 4 classes ("rand": 3) is refused, because the DLR losses are not defined for it.
@@ -69,10 +69,10 @@ class AutoAttack(Attack):
         version: "standard", "rand" or "custom".
         attacks: the components of version "custom", with the same eps and norm.
         targeted: has to be False.
-        stop: "success" leaves examples alone that are wrong anyway; "never" attacks them too. Components stop at
-            success in both. An example that nothing fools is returned as it is.
+        stop: "success" leaves examples alone that are wrong without an attack; "never" attacks them too. Components
+            stop at success either way. An example that nothing fools is returned as it is.
 
-    Cost: at the most that of all components, and one pass after each.
+    Cost: at most that of all components, and one pass after each.
 
     Example:
         >>> attack = AutoAttack(eps=0.2, version="custom", attacks=(APGD(eps=0.2, steps=5),))
@@ -138,7 +138,7 @@ class AutoAttack(Attack):
         state: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
     ) -> AutoAttackResult:
-        """Attack the examples, and tell what each component did.
+        """Attack the examples and report what each component did.
 
         Args:
             model: images (N, ...) to logits (N, K).
@@ -147,9 +147,9 @@ class AutoAttack(Attack):
             seed: of all random numbers.
             index: (N,) int64, the images' places in their data set; None: 0 ... N - 1.
             execution: precision of crafting, batch size, compilation, CUDA graphs.
-            state: a file (.safetensors) or a folder in which the examples found are kept after each component; a run
-                that was stopped goes on there. A state of another attack, seed, model or data is refused; a model is
-                known by weights, modules and their settings, a plain function by its logits.
+            state: a file (.safetensors) or a folder to which the examples found are written after each component; a run
+                that was stopped continues from there. A state of another attack, seed, model or data is refused; a
+                module is identified by its weights, submodules and their settings, a plain function by its logits.
             progress: called with "clean" and then after each component: its name, how many are done, examples left.
         """
         check_examples(x, y)
@@ -275,21 +275,21 @@ class _Recording(Attack):
         if fewest > K:
             raise ValueError(
                 f'Expected at least {fewest} classes for AutoAttack\'s version "{self.attack.version}", whose DLR loss '
-                f'needs them, but the model has {K}. Name attacks without it with version="custom".'
+                f'needs them, but the model has {K}. Use version="custom" with attacks that do without it.'
             )
 
     def _warn(self, victim: Victim, some: Tensor) -> None:
         if self.attack.version != "rand" and is_random(victim, some):
             warnings.warn(
-                'The model seems to be random: passes over the same images differ. Use version="rand", which takes '
-                "means over draws.",
+                'The model seems to be random: passes over the same images differ. Use version="rand", which averages '
+                "over draws.",
                 RandomModelWarning,
                 stacklevel=5,
             )
         if is_dynamic(victim.model, some, min(_FEW, victim.execution.resolved_batch_size)):
             warnings.warn(
-                "The model asks for derivatives inside its forward pass, as one that optimises at test time does: "
-                "AutoAttack may be too weak for it. Attack what it does there, too.",
+                "The model computes derivatives in its forward pass, as models do that optimise at test time. "
+                "AutoAttack may be too weak for it: an attack has to take that optimisation into account.",
                 DynamicModelWarning,
                 stacklevel=5,
             )

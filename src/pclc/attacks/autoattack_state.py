@@ -1,4 +1,4 @@
-"""What AutoAttack has found so far, in memory and on disk, so that it can be stopped and go on."""
+"""What AutoAttack has found so far, in memory and on disk, so that it can be stopped and continued."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class State:
         self.about = about
 
     def load(self, like: Tensor, cost: Cost) -> Journal | None:
-        """The journal, on the device of `like`; None where there is none yet. The passes are added to the books."""
+        """The journal, on the device of `like`; None where there is none yet. Its passes are added to the cost."""
         if not self.path.exists():
             return None
         from safetensors import SafetensorError, safe_open
@@ -77,8 +77,8 @@ class State:
         for name, value in self.about.items():
             if notes["about"].get(name) != value:
                 raise ValueError(
-                    f"Expected `state` to be of the same {name} ({value}), but {self.path} is of "
-                    f"{notes['about'].get(name)}: take another file."
+                    f"Expected `state` to be from a run with the same {name} ({value}), but {self.path} is from one "
+                    f"with {notes['about'].get(name)}: use another file."
                 )
         cost.forwards += notes["forwards"]
         cost.backwards += notes["backwards"]

@@ -25,9 +25,9 @@ class _Swap(torch.autograd.Function):
 class BPDA(nn.Module):
     r"""Backward pass differentiable approximation (Athalye et al., ICML 2018, arXiv 1802.00420).
 
-    The value is that of `module`, to the last bit; the gradient is that of `backward`, as if it had been called in its
-    place: the identity where `module` gives back nearly what it takes, such as rounding or a projection, else a smooth
-    function that is near to it.
+    The value is that of `module`, to the last bit; the gradient is that of `backward`, as if that had been called
+    instead: the identity where `module` returns nearly what it is given, as rounding or a projection does, else a
+    smooth function close to it.
 
     Args:
         module: any function of a tensor, with or without a gradient.
@@ -68,12 +68,12 @@ class BPDA(nn.Module):
 
 @contextmanager
 def replace_module(model: nn.Module, name: str, replacement: nn.Module) -> Iterator[nn.Module]:
-    """Put another module in the place of a named one, and the old one back at the end, whatever happens.
+    """Put another module in the place of a named one, and put the old one back at the end, whatever happens.
 
     Args:
         model: holds the module.
         name: as in `model.named_modules()`, such as "features.3".
-        replacement: takes its place.
+        replacement: what takes its place.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Hardshrink(), nn.Linear(4, 2))

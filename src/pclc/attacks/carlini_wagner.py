@@ -139,8 +139,8 @@ class CarliniWagner(Attack):
 
     by Adam, with the smallest c that fools by binary search for each example (times 10 until one does; but see
     `nearest`). A c fools when the second half of its steps does: the first ones may overshoot a near boundary whatever
-    c is. Only differences of logits enter, so that a constant added to all of them changes nothing. It bounds no norm:
-    it returns the nearest example that fools, and x itself where none was found.
+    c is. Only differences of logits enter, so that a constant added to all of them changes nothing. No norm is bounded:
+    the nearest example that fools is returned, and x itself where none was found.
 
     Args:
         confidence: $\kappa \geq 0$, by which the wrong logit has to lead.
@@ -150,19 +150,19 @@ class CarliniWagner(Attack):
         initial_const: the smallest c of those that grow tenfold, and the first unless `nearest` is False.
         space: "tanh", as above, or "pixel": x' itself, clamped to the box after each step. A step of `lr` moves w, and
             at black and white pixels w has far to go: with a small `lr` and few steps they hardly change.
-        nearest: search for the nearest example that fools. With False an example is left alone at the first one found,
-            and the values of c are tried from the largest down: the same examples are fooled, with far fewer passes
-            where many are.
-        abort_early: end an example's descent for one c where its loss, looked at every `max(1, steps // 10)` steps, is
-            not below 0.9999 times that of the look before. Carlini and Wagner's code compares the sum over a batch;
+        nearest: search for the nearest example that fools. With False an example is left alone once one is found, and
+            the values of c are tried from the largest down: the same examples are fooled, and where many are, with far
+            fewer passes.
+        abort_early: end an example's descent for one c when its loss, checked every `max(1, steps // 10)` steps, is not
+            below 0.9999 times its value at the last check. Carlini and Wagner's code compares the sum over a batch;
             here nothing depends on what else is in the batch. What it fools is fooled without it too. The converse need
             not hold, since a loss may fall again later, and the nearest example found is often farther away.
         targeted: `y` is the class to reach.
-        stop: "success" leaves examples alone that are fooled before the attack; it says nothing about the others, for
-            which `nearest` decides.
+        stop: "success" leaves examples alone that are fooled before the attack; for the others `nearest` decides.
 
     Cost: `search_steps * steps` forward and backward passes, two more forward passes; with `nearest=False` or
-    `abort_early=True` at most. The latter saves most where many are never fooled and their loss stands still.
+    `abort_early=True` that is the most. The latter saves most where many examples are never fooled and their loss
+    stands still.
 
     Example:
         >>> model = torch.nn.Linear(2, 2, bias=False)

@@ -1,4 +1,4 @@
-"""The books of one run: passes made, and gradients that were exactly zero."""
+"""What one run has cost: passes, and gradients that were exactly zero."""
 
 from dataclasses import dataclass, field
 

@@ -73,13 +73,12 @@ class DDN(Attack):
     $$\delta_{t+1} = \varepsilon_{t+1}\, u / \|u\|_2, \qquad u = \delta_t + \alpha_t\, g / \|g\|_2, \qquad
     \varepsilon_{t+1} = (1 \mp \gamma)\, \varepsilon_t, \qquad \delta_0 = 0,$$
 
-    clipped to the box, with $\alpha_t$ from 1 to 0.01 along half a cosine. It bounds no norm: it returns the nearest
-    example that fools, and x itself where none was found. The last of these points is not looked at, as in the authors'
-    code.
+    clipped to the box, with $\alpha_t$ from 1 to 0.01 along half a cosine. No norm is bounded: the nearest example that
+    fools is returned, and x itself where none was found. As in the authors' code the last of these points is not tried.
 
     g is the gradient of the log-odds of y, which has the direction of cross-entropy's but is not zero where the softmax
-    is saturated. Where it is zero all the same, the step takes a random direction, one for each example (the authors'
-    code draws it anew in every step).
+    is saturated. Where it is zero all the same, the step takes a random direction, the same in every step of an example
+    (the authors' code draws a new one each time).
 
     Args:
         steps: number of steps; the authors take 100, 300 and 1000.
@@ -87,8 +86,8 @@ class DDN(Attack):
         gamma: in (0, 1), by which the norm changes.
         levels: round pixels to this number of values in [0, 1], 256 for images of 8 bits; None leaves them as they are.
         targeted: `y` is the class to reach.
-        stop: "success" leaves examples alone that are fooled before the attack; others are always searched to the end,
-            because the distance is what is asked for.
+        stop: "success" leaves examples alone that are fooled before the attack; the others are always searched to the
+            end, because their distance is wanted.
 
     Cost: `steps` forward and backward passes, two more forward passes.
 

@@ -15,7 +15,7 @@ from pclc.attacks.victim import Slope, Victim, is_success
 
 
 class MeanVictim(Victim):
-    """A victim that answers with the mean over `draws` calls of the model, in the books of the one it stands for.
+    """A victim that answers with the mean over `draws` calls of the model, counted as passes of the one it stands for.
 
     The gradient is that of the mean objective. Draws are asked one after the other, since a model may draw once for a
     whole batch, and so that memory does not grow with them.
@@ -64,16 +64,16 @@ class EOT(Attack):
 
     so that it climbs the expected objective and not the luck of one draw. The attack spends its whole budget, so it is
     kept with stop="never": a random model is scored by its expected error, which has no moment of success, and an
-    example that is left where it begins to fool is fooled in half of the draws. The success that `run` returns is that
-    of one fresh draw for each example: its mean over examples estimates the expected error without bias.
+    example that is left where it begins to fool is fooled in only half of the draws. The success that `run` returns is
+    that of one fresh draw for each example; its mean over examples estimates the expected error without bias.
 
-    The model draws from its own generator, usually torch's: seed that one to repeat a run.
+    The model draws from its own generator, usually torch's: seed that generator to repeat a run.
 
     Args:
-        attack: any attack but `Transfer`; also says whether the attack is targeted.
+        attack: any attack but `Transfer`; decides whether this one is targeted.
         draws: calls for each answer; double them until the attack gains no more.
 
-    Cost: `draws` times the passes of `attack`, two forward passes more.
+    Cost: `draws` times the passes of `attack`, two more forward passes.
 
     Example:
         >>> import torch

@@ -138,10 +138,10 @@ class FAB(Attack):
     \alpha = \min\Big(\frac{|\delta|}{|\delta| + |\delta_0|}, \alpha_{\max}\Big),$$
 
     and where that fools, it is kept if it is the nearest so far, and $x' \leftarrow x + \beta (x' - x)$. Success is an
-    example that fools within eps; where none was found, x itself comes back. It has no random number in the first
-    attempt. A constant factor on the logits changes nothing.
+    example that fools within eps; where none was found, x itself is returned. The first attempt is not random. A
+    constant factor on the logits changes nothing.
 
-    The algorithm is that of AutoAttack; two parts of its code are not: its L2 projection drops entries of the gradient
+    The algorithm is that of AutoAttack, without two flaws of its code: its L2 projection drops entries of the gradient
     below 1e-8, whatever the scale of the logits, and its restarts ignore the nearest example of earlier attempts.
 
     Args:
@@ -155,7 +155,7 @@ class FAB(Attack):
         restarts: attempts, the second and later ones from random points at half of eps (half the distance of the best
             so far where that is less; where no eps is given, of 0.3 in Linf and 1 in L2).
         targeted: `y` is the class to reach, and $f = z_y - \max_{k \neq y} z_k$; `targets` is not used.
-        stop: "success" leaves an example as soon as one within eps was found; "never", and an eps of None, go on to the
+        stop: "success" leaves an example as soon as one within eps is found; "never", and an eps of None, go on to the
             end for the nearest one. Either way it is at most eps from x.
 
     Cost: `restarts * targets * steps` backward and twice as many forward passes, three more forward passes.

@@ -60,6 +60,6 @@ def _into_eval_mode(model: nn.Module) -> None:
         model.eval()
     except NotImplementedError as error:
         raise ValueError(
-            "Expected `model` to have an eval mode, but got what torch.export made, which has none: export it in eval "
-            "mode, and give it as a function, lambda x: model(x)."
+            "Expected `model` to have an eval mode, but got the output of torch.export, which has none: export the "
+            "model in eval mode and pass the result as a function, lambda x: model(x)."
         ) from error

@@ -111,18 +111,18 @@ class HardLabel(Attack):
 
     $$\min_{v \in \{-1, 1\}^d}\ \min\{r : \text{the class of } \Pi_{[0, 1]}(x + r v) \text{ is wrong}\}$$
 
-    by turning blocks of signs: all of v, then halves, quarters and so on down to single pixels, then these again. A
-    turned ray is checked with one query at the best radius so far; only where that fools, its own radius is searched by
-    halving, to 0.001 in L2. An example is fooled when a radius of at most eps was found; otherwise x is returned.
+    by flipping blocks of signs: all of v, then halves, quarters and so on down to single pixels, then these again. A
+    flipped ray is checked with one query at the best radius so far; only where that fools is its own radius searched,
+    by bisection, to 0.001 in L2. An example is fooled when a radius of at most eps was found; otherwise x is returned.
 
-    It needs neither gradients nor logits, so that no masking of either stops it. Nothing in it is random. It is the
-    authors' algorithm, with two differences: an example stops in the middle of a search where its queries are spent,
-    and where the radius is at most eps. Examples stand at different rays and steps of their searches at the same time,
-    so that every pass of the model asks one query for each example that is left.
+    It needs neither gradients nor logits, so masking them does not stop it. Nothing in it is random. It is the authors'
+    algorithm with two differences: an example may end in the middle of a search, when its queries are spent or its
+    radius is at most eps. Examples are at different stages of their searches at the same time, so that every pass of
+    the model asks one query for each example that is left.
 
-    Queries are asked in the precision of crafting, and those that seem to fool within eps, or give no numbers, again
-    as outcomes are decided, in IEEE float32. One next to the boundary may fall differently with the rounding of another
-    batch or device, and the rays after it with it: there only the statistics of outcomes repeat.
+    Queries run in the precision of crafting. Those that seem to fool within eps, or are not numbers, are decided in
+    IEEE float32. One close to the boundary may come out differently with the rounding of another batch or device, and
+    change the rays after it: for these examples only the statistics of outcomes repeat.
 
     Args:
         eps: radius of the ball, in Linf.

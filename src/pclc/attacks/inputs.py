@@ -1,4 +1,4 @@
-"""What an attack takes: images, labels, places in the data set, a model of the right width."""
+"""Checks of what an attack is given: images, labels, places in the data set, a model of the right width."""
 
 import re
 import warnings
@@ -50,15 +50,15 @@ def pixel_advice(low: float, high: float) -> str:
 
     Example:
         >>> pixel_advice(-0.4, 2.8)
-        'leave them as they were before normalisation, which belongs into the model (pclc.models.Normalize)'
+        'leave them as they were before normalisation, which belongs in the model (pclc.models.Normalize)'
     """
     if low < 0:
-        return "leave them as they were before normalisation, which belongs into the model (pclc.models.Normalize)"
+        return "leave them as they were before normalisation, which belongs in the model (pclc.models.Normalize)"
     return "use x.float() / 255" if high > 2 else "clamp them, or scale them"
 
 
 def check_randomness(seed: int, index: Tensor | None, x: Tensor) -> Tensor:
-    """Refuse seeds and indices beyond the counter; return the index, 0 ... N - 1 where none is given."""
+    """Refuse seeds and indices that are out of range; return the index, 0 ... N - 1 where none is given."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise ValueError(f"Expected `seed` to be a whole number in [0, 2^64), but got {seed!r}.")
     if index is None:
@@ -80,7 +80,7 @@ def check_randomness(seed: int, index: Tensor | None, x: Tensor) -> Tensor:
 
 @contextmanager
 def explain_types(model: Model, x: Tensor) -> Iterator[None]:
-    """Where a first pass fails in the block because the model takes images of another type or shape, say that."""
+    """Where the first pass, in the block, fails because the model takes images of another type or shape, say so."""
     if not callable(model):
         raise TypeError(f"Expected `model` to be a module or a function, but got a {type(model).__name__}.")
     try:
@@ -104,15 +104,15 @@ def explain_types(model: Model, x: Tensor) -> Iterator[None]:
 
 @contextmanager
 def explain_inference() -> Iterator[None]:
-    """Where a pass for a gradient fails in the block because the model was made in inference mode, say that."""
+    """Where a pass for a gradient, in the block, fails because the model was made in inference mode, say so."""
     try:
         yield
     except RuntimeError as error:
         if not str(error).startswith("Inference tensors"):
             raise
         raise ValueError(
-            "Expected `model` to be made outside of torch.inference_mode(), but got one from inside, through which "
-            "there are no gradients: use copy.deepcopy(model)."
+            "Expected `model` to be made outside of torch.inference_mode(), but got one made inside it, which gives no "
+            "gradients: use copy.deepcopy(model)."
         ) from error
 
 
@@ -120,8 +120,8 @@ def check_logits(logits: Tensor, count: int, y: Tensor) -> None:
     """Refuse a model that does not give one row of logits, wide enough for the labels, to each of `count` images."""
     if not isinstance(logits, Tensor):
         raise ValueError(
-            f"Expected `model` to return a tensor of logits, but got a {type(logits).__name__}: put it into a module "
-            "that returns its logits alone."
+            f"Expected `model` to return a tensor of logits, but got a {type(logits).__name__}: wrap it in a module "
+            "that returns only the logits."
         )
     if logits.dim() != 2 or len(logits) != count:
         raise ValueError(
@@ -133,8 +133,8 @@ def check_logits(logits: Tensor, count: int, y: Tensor) -> None:
     K = logits.shape[1]
     if K < 2:
         raise ValueError(
-            f"Expected `model` to return at least 2 logits for each image, but got {K}. Where that is the one logit z "
-            "of two classes, return torch.cat([torch.zeros_like(z), z], 1)."
+            f"Expected `model` to return at least 2 logits for each image, but got {K}. If that is the one logit z "
+            "of a model of two classes, return torch.cat([torch.zeros_like(z), z], 1)."
         )
     if y.max() >= K:
         raise ValueError(
@@ -150,8 +150,8 @@ def warn_of_probabilities(logits: Tensor) -> None:
     sums = logits.double().sum(1)
     if (logits >= 0).all() and ((sums - 1).abs() < 1e-3).all():
         warnings.warn(
-            "`model` seems to return probabilities: every row is non-negative and sums to 1. Attacks need logits, or "
-            "gradients vanish where the softmax is saturated.",
+            "`model` seems to return probabilities: every row is non-negative and sums to 1. Attacks need logits: the "
+            "gradients of probabilities vanish where the softmax is saturated.",
             ProbabilityWarning,
             stacklevel=4,
         )

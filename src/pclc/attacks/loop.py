@@ -48,7 +48,7 @@ def autograd_gradient(model: Model, objective: Objective) -> Gradient:
 
 
 def victim_gradient(victim: Victim, objective: Objective) -> Gradient:
-    """The gradient by back-propagation, in batches, with the books kept."""
+    """The gradient by back-propagation, in batches, every pass counted."""
 
     def gradient(rows: Rows, t: int) -> tuple[Tensor, Tensor]:
         slope = victim.gradient(objective, rows.x_adv, rows.y)

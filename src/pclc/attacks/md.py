@@ -104,10 +104,10 @@ class MD(Attack):
 
     with T steps and the share s before the switch; attempts take the two terms in turn. This is the schedule of the
     authors' code, with its first step towards a larger $z_y$ and its step sizes from 2 eps down, twice. Differences:
-    random points are clamped to the box, and L2 has steps of unit norm; the authors have Linf only.
+    random points are clamped to the box, and there is L2, with steps of unit norm.
 
-    A step of 2 eps along signs forgets where it came from, so that in Linf attempts of the same term differ only where
-    the gradient has other signs at another random point: more `restarts` than 2 bring little on a smooth model.
+    A step of 2 eps along signs forgets where it came from. In Linf, attempts on the same term therefore differ only
+    where the gradient has other signs at another random point: on a smooth model more than 2 `restarts` gain little.
 
     Args:
         eps: radius of the ball.

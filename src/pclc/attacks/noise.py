@@ -19,8 +19,8 @@ from pclc.attacks.victim import Victim
 class Noise(Attack):
     r"""The best of several random points: $x' = \Pi_{[0, 1]}(x + u)$ with u at random, $\|u\| \leq \varepsilon$.
 
-    An example is fooled when any draw fools it. A model that falls to noise needs no attack, and one that withstands an
-    attack but not noise has been attacked badly (Carlini et al., 2019, arXiv 1902.06705).
+    An example is fooled when any draw fools. A model that falls to noise needs no attack, and an attack that is weaker
+    than noise is a bad one (Carlini et al., 2019, arXiv 1902.06705).
 
     Args:
         eps: radius of the ball.

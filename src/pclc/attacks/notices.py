@@ -1,12 +1,12 @@
-"""What an attack says aloud without giving up; a filter on a category silences or promotes it."""
+"""Warnings of attacks; a filter on a category silences it, or turns it into an error."""
 
 
 class AttackWarning(UserWarning):
-    """Something that makes an attack's result less than it seems."""
+    """Something that makes an attack's result worth less than it seems."""
 
 
 class ZeroGradientWarning(AttackWarning):
-    """Some gradients were exactly zero, so that the attack stood still: that it fails is no evidence."""
+    """Some gradients were exactly zero, and the attack stood still there: that it fails is no evidence."""
 
 
 class ProbabilityWarning(AttackWarning):
@@ -18,11 +18,11 @@ class UnreachableWarning(AttackWarning):
 
 
 class RandomModelWarning(AttackWarning):
-    """Passes over the same images differ, which an attack that expects one answer is too weak for."""
+    """Passes over the same images differ: an attack that expects one answer is too weak for such a model."""
 
 
 class DynamicModelWarning(AttackWarning):
-    """The model asks for derivatives inside its forward pass, as one that optimises at test time does."""
+    """The model computes derivatives in its forward pass, as models do that optimise at test time."""
 
 
 class SquareStrongerWarning(AttackWarning):

@@ -1,4 +1,4 @@
-r"""What an attack makes large: plain functions of logits (N, K) and classes (N,), one value a row, found by name.
+r"""What an attack makes large: plain functions of logits (N, K) and classes (N,), one value per row, found by name.
 
 Every objective is large where class y is *not* predicted. An untargeted attack maximises it for the true class; a
 targeted one minimises it for the target class. A name may carry a logit scale: `"ce*0.01"` is cross-entropy of the
@@ -22,7 +22,7 @@ _TARGETED_ONLY = "dlr-targeted"
 
 
 def register_objective(name: str) -> Callable[[Objective], Objective]:
-    """Decorate a function (logits, y) -> values, and attacks find it as `objective=name`.
+    """Decorate a function (logits, y) -> values, one per row, and attacks take it as `objective=name`.
 
     Example:
         >>> @register_objective("true-logit")
@@ -59,7 +59,7 @@ def get_objective(name: str) -> Objective:
     """
     if not isinstance(name, str):
         raise ValueError(
-            f"Expected `objective` to be a name, such as those that `register_objective` gives, "
+            f"Expected `objective` to be a name, which `register_objective` gives to a function, "
             f"but got a {type(name).__name__}."
         )
     base, times, factor = name.partition("*")
@@ -74,7 +74,7 @@ def get_objective(name: str) -> Objective:
             value = objective(logits, y)
         if value.shape != y.shape:  # a mean over the batch, say
             raise ValueError(
-                f'Expected `objective` "{base}" to give one value a row, of shape {tuple(y.shape)}, '
+                f'Expected `objective` "{base}" to give one value per row, of shape {tuple(y.shape)}, '
                 f"but got {tuple(value.shape)}."
             )
         return value

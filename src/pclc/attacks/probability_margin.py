@@ -46,8 +46,8 @@ class ProbabilityMargin(Attack):
 
     $$\max_{\|x' - x\| \leq \varepsilon}\ \max_{k \neq y} f_k(x') - f_y(x'), \qquad f = \text{softmax}(z),$$
 
-    the inverse of the PC loss, in the two stages of :class:`MD`: $-f_y$ or $\max_{k \neq y} f_k$ alone, then both. This
-    is the schedule of the authors' code, which switches after half of the steps.
+    the inverse of the PC loss, in the two stages of :class:`MD`: $-f_y$ or $\max_{k \neq y} f_k$ alone, then both. The
+    switch is after half of the steps, as in the authors' code.
 
     The gradient of a probability vanishes where the softmax is saturated; in float32 that of `"probability-margin"` is
     exactly zero where $z_y$ leads by about 100, and loses the part of $z_y$ from a lead of about 17 on. Steps here see

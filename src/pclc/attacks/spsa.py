@@ -57,16 +57,16 @@ class SPSA(Attack):
     \qquad v_s \in \{-1, 1\}^d \text{ at random}, \qquad
     x_{t+1} = \Pi_{\varepsilon}\big(x_t + \text{Adam}(\hat g)\big), \qquad x_0 = x.$$
 
-    It needs no gradient of the model, so that it also attacks where gradients are masked. Adam moves a pixel by about
-    `lr` a step, so that `lr * steps` has to reach eps. As in the authors' code the model is asked a little outside of
-    the box, at $x_t \pm \delta v$; where it has no finite logits there, the sample counts as a slope of zero.
+    It needs no gradient of the model, so that it also works where gradients are masked. Adam moves a pixel by about
+    `lr` per step, so `lr * steps` has to reach eps. As in the authors' code the model is also asked slightly outside of
+    the box, at $x_t \pm \delta v$; where its logits there are not finite, the sample counts as a slope of zero.
 
     Args:
         eps: radius of the ball.
         lr: Adam's learning rate.
         delta: distance at which the slope is measured.
         steps: number of steps.
-        samples: random directions a step.
+        samples: random directions per step.
         norm: "Linf" or "L2" (Adam's step, projected onto that ball).
         objective: what is maximised, a registered name with an optional logit scale.
         targeted: `y` is the class to reach.

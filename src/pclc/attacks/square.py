@@ -107,10 +107,10 @@ class Square(Attack):
     covers the share p of the pixels, at first `p_init`, halved after 0.1, 0.5, 2, 5, 10, 20, 40, 60 and 80 % of the
     queries, or of 10,000 with rescale=False, which is how AutoAttack uses it.
 
-    It needs no gradient of the model. Places, signs and bumps belong to the example; AutoAttack's code draws places and
-    bumps, and in Linf signs, once for the batch. A place is uniform and rounded to pixels, so that squares touch a
-    border half as often as they have another place; the paper makes no difference, and AutoAttack's code never lets
-    them touch the last row and column. Where an image is not square, a window that is too long for one side is cut to
+    It needs no gradient of the model. Places, signs and bumps are drawn for each example; AutoAttack's code draws
+    places and bumps, and in Linf signs, once for the batch. A place is uniform and rounded to pixels, so that squares
+    touch a border half as often as they take any other place; the paper makes no difference, and in AutoAttack's code
+    they never touch the last row and column. In an image that is not square, a window too long for one side is cut to
     it; vectors (N, D) are images of one row.
 
     Args:
@@ -118,7 +118,7 @@ class Square(Attack):
         queries: proposals, besides the start.
         norm: "Linf" or "L2".
         p_init: share of the pixels that the first squares cover, in (0, 1].
-        rescale: fit the halvings of p to `queries`; otherwise they are those of 10,000 queries.
+        rescale: spread the halvings of p over `queries`; otherwise they are those of 10,000 queries.
         restarts: attempts, each with other random numbers. An attempt that fools is kept; where none does, and with
             stop="never", the last iterate of the largest objective (those that fool first).
         objective: what is maximised, a registered name with an optional logit scale. The paper has "ce" for targeted

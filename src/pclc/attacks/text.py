@@ -12,7 +12,7 @@ _EXAMPLE = "pgd(eps=8/255, alpha=2/255, steps=40)"
 
 
 def parse_attack(text: str) -> Attack:
-    """Make the attack that a text describes; nothing in it is evaluated.
+    """Make the attack that a text describes, without evaluating any of it.
 
     The text is a name (`attack_names()`) and its arguments, each by name: numbers, fractions a/b, strings in quotes,
     True and False. An attack that is made of another one takes that first: `eot(pgd(...), draws=20)`; one
@@ -39,7 +39,7 @@ def _attack(call: ast.expr, text: str) -> Attack:
         raise ValueError(f"Expected an attack such as {_EXAMPLE}, but got {text!r}.")
     if call.func.id.lower() == "transfer":
         raise ValueError(
-            "An attack by transfer needs its substitute model, which text cannot hold: "
+            "A transfer attack needs its substitute model, which text cannot hold: "
             "use pclc.attacks.Transfer(attack, substitute)."
         )
     attack = find_attack(call.func.id)

@@ -13,19 +13,19 @@ from pclc.attacks.victim import Victim
 class Transfer(Attack):
     r"""A black-box attack by transfer: $x' = A(\text{substitute}, x, y)$, tried on the model (Papernot et al., 2017).
 
-    The only attack that holds a model, because the substitute is what it is made of: two transfers are equal when they
-    share the substitute itself, and text can name, but not make one. Everything else about it is configuration.
+    The only attack that holds a model, because it is made of one. Two transfers are equal only when they share the
+    substitute itself, and `parse_attack` cannot make one from text.
 
-    The substitute is attacked with the whole budget, so `attack` is kept with stop="never": to stop at the substitute's
-    first error would leave examples too close to x to fool anybody else. `stop` is about the model under attack:
-    "success" leaves examples alone that it gets wrong anyway.
+    The substitute is attacked with the whole budget, so `attack` is kept with stop="never": examples that stop at the
+    substitute's first error are too close to x to fool another model. `stop` is about the model under attack:
+    "success" leaves examples alone that it gets wrong without an attack.
 
     Args:
-        attack: how the substitute is attacked; also says whether the attack is targeted.
+        attack: how the substitute is attacked; decides whether this attack is targeted.
         substitute: images (N, ...) to logits (N, K), with the classes of the model under attack.
         stop: "success" or "never".
 
-    Cost: two forward passes of the model under attack; the passes of the substitute are not in its books.
+    Cost: two forward passes of the model under attack; the passes of the substitute are not counted.
 
     Example:
         >>> import torch

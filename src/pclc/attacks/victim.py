@@ -1,4 +1,4 @@
-"""The model under attack, as attacks ask it: logits and gradients for any number of rows, fast, with the books kept."""
+"""The model under attack, as attacks use it: logits and gradients for any number of rows, fast, every pass counted."""
 
 import copy
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _Given = TypeVar("_Given")
 
 
 class Slope(NamedTuple):
-    """What one forward and backward pass tells about each row."""
+    """What one forward and backward pass gives for each row."""
 
     logits: Tensor  # (N, K)
     value: Tensor  # (N,) of the objective
