@@ -224,4 +224,4 @@ class APGD(Attack):
             start = edge_point(x[rows], self.eps, self.norm, seed, index[rows], draw=number)
             return auto_pgd(victim, goal, x[rows], start, y[rows], **settings)
 
-        return best_attempt(self.restarts, attempt, torch.arange(len(x), device=x.device), self.stop)
+        return best_attempt(self.restarts, attempt, x, self.stop)

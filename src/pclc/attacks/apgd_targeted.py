@@ -81,4 +81,4 @@ class APGDTargeted(Attack):
             goals = y[rows], classes[rows, number // self.restarts]
             return auto_pgd(victim, dlr_towards, x[rows], start, *goals, **settings)
 
-        return best_attempt(classes.shape[1] * self.restarts, attempt, torch.arange(len(x), device=x.device), self.stop)
+        return best_attempt(classes.shape[1] * self.restarts, attempt, x, self.stop)

@@ -12,8 +12,8 @@ from pclc.attacks.balls import random_step, row_norms
 from pclc.attacks.objectives import directed, of_class
 from pclc.attacks.projections import step_to_hyperplane
 from pclc.attacks.registry import register_attack
-from pclc.attacks.types import NORMS, Norm, Stop
-from pclc.attacks.validate import check_ball, check_choice, check_count, check_number, check_share
+from pclc.attacks.types import Norm, Stop
+from pclc.attacks.validate import check_ball, check_count, check_number, check_share
 from pclc.attacks.victim import Victim, is_success
 
 # Rows are worked off so many numbers at a time, which bounds the memory of the copies that every target needs.
@@ -181,9 +181,7 @@ class FAB(Attack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("norm", self.norm, NORMS)
-        if self.eps is not None:
-            check_ball(self.eps, self.norm)
+        check_ball(0 if self.eps is None else self.eps, self.norm)
         check_count("steps", self.steps)
         check_count("targets", self.targets)
         check_share("alpha_max", self.alpha_max)

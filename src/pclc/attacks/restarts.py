@@ -21,17 +21,13 @@ class Ended(NamedTuple):
     value: Tensor  # of the objective at x_adv
 
 
-def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], place: Tensor, stop: Stop) -> Tensor:
-    """The best of `count` attempts for each row: one that fools first, then the one of the largest value.
+def best_attempt(count: int, attempt: Callable[[int, Tensor], Ended], x: Tensor, stop: Stop) -> Tensor:
+    """The best of `count` attempts at each row of x: one that fools first, then the one of the largest value.
 
-    With stop="success" an example that was fooled gets no further attempt.
-
-    Args:
-        count: how many.
-        attempt: from the number of the attempt and the rows it is for.
-        place: all rows, 0 ... N - 1.
-        stop: "success" or "never".
+    `attempt` takes its number and the numbers of the rows that it is for. With stop="success" an example that was
+    fooled gets no further attempt.
     """
+    place = torch.arange(len(x), device=x.device)
     best = attempt(0, place)
     for number in range(1, count):
         todo = place[~best.fooled] if stop == "success" else place
@@ -68,4 +64,4 @@ def best_of(
         logits = victim.exact_logits(x_adv)
         return Ended(x_adv, is_success(logits, y[rows], targeted), objective(logits, y[rows]))
 
-    return best_attempt(attempts, judged, torch.arange(len(x), device=x.device), stop)
+    return best_attempt(attempts, judged, x, stop)
