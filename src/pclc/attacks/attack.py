@@ -165,7 +165,8 @@ class Attack(ABC):
 
     def _other_gradients(self) -> str:
         """What to try where gradients are zero."""
-        if getattr(getattr(self, "attack", self), "objective", "").startswith("ce"):  # EOT has an attack inside
+        attack = getattr(self, "attack", self)  # EOT has one inside
+        if str(getattr(attack, "objective", "")).startswith("ce"):
             return 'Try a margin objective, or a logit scale such as objective="ce*0.01".'
         return "Try BPDA where a module has no useful gradient, or an attack without gradients, such as Square."
 

@@ -57,8 +57,8 @@ class AutoAttack(Attack):
 
     - "standard": :class:`APGD` on cross-entropy, :class:`APGDTargeted` and :class:`FAB` on the min(9, K - 1) most
       probable false classes, 100 steps each, and :class:`Square` with 5,000 queries. Never fewer under this name.
-    - "rand", for random models: APGD on cross-entropy and on DLR, averaged over 20 draws (:class:`EOT`). An example is
-      fooled when it fools in most of 20 draws, and the accuracies of components are expected accuracies.
+    - "rand", for random models: APGD on cross-entropy and on DLR, averaged over 20 draws (:class:`EOT`). An example
+      counts when it fools in most of 20 draws, and the accuracies of components are expected accuracies.
     - "custom": the attacks that are given, for quick trials; the text of the attack then names them.
 
     A model of fewer than 4 classes ("rand": 3) is refused, because the DLR losses are not defined for it.

@@ -35,24 +35,21 @@ def frozen(model: Model) -> Iterator[None]:
     with _ONE_THREAD:
         modes = [(module, module.training) for module in model.modules() if hasattr(module, "training")]
         # Those that were made in inference mode cannot be changed, and never get a gradient.
-        wanted = [
-            parameter for parameter in model.parameters() if parameter.requires_grad and not parameter.is_inference()
-        ]
+        wanted = [weight for weight in model.parameters() if weight.requires_grad and not weight.is_inference()]
         try:
             _into_eval_mode(model)
-            for parameter in wanted:
-                parameter.requires_grad_(False)
+            for weight in wanted:
+                weight.requires_grad_(False)
             yield
         finally:
             for module, training in modes:
                 if module.training != training:
-                    module.train(
-                        training
-                    )  # which may do more than set the flag, as layers do that merge weights in eval
+                    # This may do more than set the flag, as in layers that merge weights in eval mode.
+                    module.train(training)
             for module, training in modes:
                 module.training = training
-            for parameter in wanted:
-                parameter.requires_grad_(True)
+            for weight in wanted:
+                weight.requires_grad_(True)
 
 
 def _into_eval_mode(model: nn.Module) -> None:

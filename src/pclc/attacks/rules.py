@@ -4,7 +4,6 @@ The memory is what a rule carries from step to step: (N, 0) for none, momentum, 
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,6 +12,8 @@ from pclc.attacks.balls import per_row, row_norms
 from pclc.attacks.types import Norm
 
 Rule = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+
+_BETAS = 0.9, 0.999  # of Adam
 
 
 def ascent_direction(grad: Tensor, norm: Norm) -> Tensor:
@@ -42,15 +43,13 @@ def momentum(alpha: float, norm: Norm, decay: float) -> Rule:
     return rule
 
 
-def adam(lr: float, betas: tuple[float, float] = (0.9, 0.999), tiny: float = 1e-8) -> Rule:
+def adam(lr: float) -> Rule:
     """Adam (Kingma and Ba, 2015), uphill; the memory is (N, 2, ...), the first and the second moment."""
-    return partial(_adam, lr=lr, betas=betas, tiny=tiny)
 
+    def rule(grad: Tensor, memory: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        first = _BETAS[0] * memory[:, 0] + (1 - _BETAS[0]) * grad
+        second = _BETAS[1] * memory[:, 1] + (1 - _BETAS[1]) * grad.square()
+        unbiased, spread = first / (1 - _BETAS[0] ** (t + 1)), second / (1 - _BETAS[1] ** (t + 1))
+        return lr * unbiased / (spread.sqrt() + 1e-8), torch.stack([first, second], 1)
 
-def _adam(
-    grad: Tensor, memory: Tensor, t: int, lr: float, betas: tuple[float, float], tiny: float
-) -> tuple[Tensor, Tensor]:
-    first = betas[0] * memory[:, 0] + (1 - betas[0]) * grad
-    second = betas[1] * memory[:, 1] + (1 - betas[1]) * grad.square()
-    unbiased, spread = first / (1 - betas[0] ** (t + 1)), second / (1 - betas[1] ** (t + 1))
-    return lr * unbiased / (spread.sqrt() + tiny), torch.stack([first, second], 1)
+    return rule

@@ -53,14 +53,9 @@ def shares_draws(victim: Victim, x: Tensor) -> bool:
 
 def _differ(victim: Victim, x: Tensor, count: int) -> bool:
     passes = torch.stack([victim.exact_logits(x) for _ in range(count)])
-    return bool((_apart(passes) > _SAME) | (passes.argmax(2) != passes[0].argmax(1)).any())
-
-
-def _apart(passes: Tensor) -> Tensor:
-    """How far (P, N, K) logits of the same rows are from each other, as vectors of length 1."""
     unit = passes / (torch.linalg.vector_norm(passes, dim=2, keepdim=True) + 1e-10)
-    largest: Tensor = torch.linalg.vector_norm(unit[:, None] - unit[None], dim=3).max()
-    return largest
+    apart = torch.linalg.vector_norm(unit[:, None] - unit[None], dim=3)
+    return bool((apart > _SAME).any() or (passes.argmax(2) != passes[0].argmax(1)).any())
 
 
 def is_dynamic(model: Model, x: Tensor, size: int = _FEW) -> bool:

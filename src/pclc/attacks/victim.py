@@ -206,11 +206,6 @@ def _exact_forward(model: Model, execution: Execution, x: Tensor) -> tuple[Tenso
 
 
 def is_success(logits: Tensor, y: Tensor, targeted: bool) -> Tensor:
-    """(N,) flags: the predicted class is not `y`, or is `y` where the attack is targeted."""
-    predicted = predicted_class(logits)
+    """(N,) flags: the predicted class is not `y`, or is `y` where the attack is targeted; NaN predicts no class."""
+    predicted = torch.where(logits.isnan().any(1), -1, logits.argmax(1))
     return predicted == y if targeted else predicted != y
-
-
-def predicted_class(logits: Tensor) -> Tensor:
-    """(N,) the class of the largest logit; -1, which is no class, where a logit is NaN."""
-    return torch.where(logits.isnan().any(1), -1, logits.argmax(1))
