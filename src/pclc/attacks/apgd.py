@@ -21,7 +21,7 @@ _MOMENTUM = 0.75  # share of the new step; the rest is the step before
 
 
 class Climb(NamedTuple):
-    """Examples on their way up; every tensor has one row an example, so that rows can be dropped together."""
+    """Examples on their way up; every tensor has one row per example, so that rows can be dropped together."""
 
     x: Tensor
     x_adv: Tensor

@@ -48,7 +48,7 @@ _SPACES: dict[str, Space] = {
 
 
 class Descent(NamedTuple):
-    """Where Adam stands for one c; every tensor has one row an example."""
+    """Where Adam stands for one c; every tensor has one row per example."""
 
     row: Tensor  # place among all examples
     x: Tensor

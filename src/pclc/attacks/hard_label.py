@@ -17,7 +17,7 @@ _TOLERANCE = 1e-3  # of the search along a ray, in L2, as in the authors' code
 
 
 class Rays(NamedTuple):
-    """Where the search for each example stands; every tensor has one row an example."""
+    """Where the search for each example stands; every tensor has one row per example."""
 
     x: Tensor  # (N, D)
     y: Tensor

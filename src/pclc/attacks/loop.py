@@ -16,7 +16,7 @@ from pclc.attacks.victim import Victim
 
 
 class Rows(NamedTuple):
-    """Examples under attack; every tensor has one row an example, so that rows can be dropped together."""
+    """Examples under attack; every tensor has one row per example, so that rows can be dropped together."""
 
     x: Tensor
     y: Tensor

@@ -14,7 +14,7 @@ Attempt = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # number of the attem
 
 
 class Ended(NamedTuple):
-    """What one attempt comes to, one row an example."""
+    """What one attempt comes to, one row per example."""
 
     x_adv: Tensor
     fooled: Tensor

@@ -1,4 +1,4 @@
-"""How a gradient becomes a step: (gradient, memory, t) -> (step, memory), each with one row an example.
+"""How a gradient becomes a step: (gradient, memory, t) -> (step, memory), each with one row per example.
 
 The memory is what a rule carries from step to step: (N, 0) for none, momentum, or Adam's two moments.
 """

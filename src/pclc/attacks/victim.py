@@ -87,7 +87,7 @@ class Victim:
         return self._in_a_layout(self._fast_logits, x)
 
     def gradient(self, objective: Callable[..., Tensor], x: Tensor, *rows: Tensor) -> Slope:
-        """Logits, value and gradient of `objective(logits, *rows)` at x; `rows` have one row an example, as y has."""
+        """Logits, value and gradient of `objective(logits, *rows)` at x; `rows` have one row per example, as y has."""
         logits, value, grad, zero = self._in_a_layout(self._fast_slope, objective, x, *rows)
         self.cost.add_gradients(zero)
         return Slope(logits, value, grad)
