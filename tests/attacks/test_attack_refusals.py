@@ -17,6 +17,7 @@ from pclc.attacks import (
     CarliniWagner,
     Noise,
     ProbabilityWarning,
+    TrainModeWarning,
     Transfer,
     UnreachableWarning,
     parse_attack,
@@ -226,6 +227,25 @@ def test_warning_of_probabilities():
     with pytest.warns(ProbabilityWarning, match="every row is non-negative and sums to 1") as caught:
         ATTACK(lambda x: model(x).softmax(1), x, y)
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda net: net.forward, lambda net: lambda x: net(x), lambda net: eval("lambda x: net(x)", {"net": net})],
+    ids=["method", "closure", "global"],
+)
+@pytest.mark.parametrize("call", [ATTACK, ATTACK.run, AutoAttack(eps=0.1, version="custom", attacks=(ATTACK,)).run])
+def test_warning_of_a_function_around_a_model_in_training_mode(wrap, call):
+    """It stays in training mode, and with dropout an attack fooled fewer."""
+    model = SmallNet().eval()
+    x, y = examples(model, dtype=torch.float32)
+    call(wrap(model), x, y)
+    model.train()
+    with pytest.warns(
+        TrainModeWarning, match=r"function that calls a module in training mode, .* Call eval\(\)"
+    ) as caught:
+        call(wrap(model), x, y)
+    assert {warning.filename for warning in caught if warning.category is TrainModeWarning} == {__file__}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from pclc.attacks.notices import (
     ProbabilityWarning,
     RandomModelWarning,
     SquareStrongerWarning,
+    TrainModeWarning,
     UnreachableWarning,
     ZeroGradientWarning,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "RandomModelWarning",
     "Square",
     "SquareStrongerWarning",
+    "TrainModeWarning",
     "Transfer",
     "UnreachableWarning",
     "ZeroGradientWarning",

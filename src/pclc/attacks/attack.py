@@ -12,7 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks.frozen import frozen
-from pclc.attacks.inputs import check_examples, check_logits, check_randomness, explain_types, warn_of_probabilities
+from pclc.attacks.inputs import (
+    check_examples,
+    check_logits,
+    check_randomness,
+    explain_types,
+    warn_of_probabilities,
+    warn_of_train_mode,
+)
 from pclc.attacks.notices import ZeroGradientWarning
 from pclc.attacks.types import STOPS, Model, Stop
 from pclc.attacks.validate import check_choice, check_flag
@@ -138,6 +145,7 @@ class Attack(ABC):
                 first = victim.logits(some)
             check_logits(first, len(some), y)
             warn_of_probabilities(first)
+            warn_of_train_mode(model)
             todo = ~success
             if self._spares_wrong:
                 clean = torch.cat([first, victim.logits(x_adv[len(some) :])]) if len(some) < len(x) else first

@@ -19,7 +19,8 @@ def frozen(model: Model) -> Iterator[None]:
 
     Modes are put back submodule by submodule, since a model may hold some in training and some in eval mode; those that
     came through `torch.jit.freeze` have none. Gradients that the parameters have accumulated are not touched. A plain
-    function has none of this, and passes as it is. Other threads wait until the module is given back.
+    function has none of this, and passes as it is, as does a module that it calls. Other threads wait until the module
+    is given back.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).train()

@@ -3,12 +3,15 @@
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FunctionType
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
-from pclc.attacks.notices import ProbabilityWarning
+from pclc.attacks.notices import ProbabilityWarning, TrainModeWarning
 from pclc.attacks.types import Model
 
 _ABOUT_SHAPES = re.compile(r"channels|shapes? |size of tensor|dimension|size mismatch")
@@ -143,6 +146,25 @@ def check_logits(logits: Tensor, count: int, y: Tensor) -> None:
         )
     if logits.isnan().any():
         raise ValueError("Expected `model` to return logits, but got NaN on the clean images.")
+
+
+def warn_of_train_mode(model: Model) -> None:
+    """Say so where a function calls a module in which dropout or BatchNorm act as in training: its mode stays."""
+    function = getattr(model, "__func__", model)
+    if isinstance(model, nn.Module) or not isinstance(function, FunctionType):
+        return
+    used = [getattr(model, "__self__", None), *map(function.__globals__.get, function.__code__.co_names)]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it may be empty
+            used.append(cell.cell_contents)
+    layers = (layer for module in used if isinstance(module, nn.Module) for layer in module.modules())
+    if any(layer.training for layer in layers if isinstance(layer, _BatchNorm | _DropoutNd)):
+        warnings.warn(
+            "`model` is a function that calls a module in training mode, which an attack cannot change: dropout and "
+            "BatchNorm act as in training, and the attack is weaker than it seems. Call eval() on the module first.",
+            TrainModeWarning,
+            stacklevel=4,
+        )
 
 
 def warn_of_probabilities(logits: Tensor) -> None:

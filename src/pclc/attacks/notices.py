@@ -17,6 +17,10 @@ class UnreachableWarning(AttackWarning):
     """The steps together are too short to reach the edge of the ball."""
 
 
+class TrainModeWarning(AttackWarning):
+    """The model is a function that calls a module in training mode, where dropout and BatchNorm weaken an attack."""
+
+
 class RandomModelWarning(AttackWarning):
     """Passes over the same images differ: an attack that expects one answer is too weak for such a model."""
 
