@@ -384,6 +384,19 @@ def test_refusals(make, message):
         make()
 
 
+@pytest.mark.parametrize("version", ["standard", "rand"])
+@pytest.mark.parametrize("stop", ["success", "never"])
+def test_what_is_wrong_without_an_attack_does_not_count_as_unbroken(net, version, stop):
+    """Under "rand" it did: who counted those that nothing had broken had 100 % of a model that is always wrong."""
+    x, _ = examples(net, 6)
+    told = []
+    attack = AutoAttack(0.0, version=version, stop=stop)
+    result = attack.run(net, x, (net(x).argmax(1) + 1) % 4, progress=lambda name, done, left: told.append(left))
+    assert result.components[-1].accuracy == 0
+    assert (result.broken_by != -1).all()
+    assert not any(told[1:])
+
+
 @pytest.mark.parametrize(("version", "classes"), [("standard", 3), ("rand", 2)])
 def test_too_few_classes(version, classes):
     model, x = linear(2 * torch.eye(classes), torch.zeros(classes)), torch.eye(classes)[:1]

@@ -223,7 +223,7 @@ class _Recording(Attack):
         components = list(self.attack.components().items())
         shares = self._fooled_shares(victim, journal.x_adv[place], y) if self.attack.version == "rand" else None
         if shares is not None:
-            wrong = torch.zeros_like(wrong)  # which one draw does not tell
+            wrong = shares > 0.5  # which one draw does not tell
         for number, (name, component) in list(enumerate(components, 1))[len(journal.components) - 1 :]:
             begun = time.perf_counter()
             todo = (journal.broken_by[place] == UNBROKEN).nonzero().squeeze(1)
