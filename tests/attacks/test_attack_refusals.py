@@ -248,6 +248,16 @@ def test_warning_of_a_function_around_a_model_in_training_mode(wrap, call):
     assert {warning.filename for warning in caught if warning.category is TrainModeWarning} == {__file__}
 
 
+@pytest.mark.filterwarnings("error")
+def test_no_such_warning_of_what_is_not_called():
+    model = SmallNet().eval()
+    x, y = examples(model, dtype=torch.float32)
+    outer = nn.Sequential(model)
+    assert outer.training, "but nothing in it acts as in training"
+    ATTACK(lambda x: outer(x), x, y)
+    ATTACK(eval("lambda x: outer.net(x)", {"outer": nn.ModuleDict({"net": model}), "net": SmallNet().train()}), x, y)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -1,5 +1,6 @@
 """Checks of what an attack is given: images, labels, places in the data set, a model of the right width."""
 
+import dis
 import re
 import warnings
 from collections.abc import Iterator
@@ -153,7 +154,8 @@ def warn_of_train_mode(model: Model) -> None:
     function = getattr(model, "__func__", model)
     if isinstance(model, nn.Module) or not isinstance(function, FunctionType):
         return
-    used = [getattr(model, "__self__", None), *map(function.__globals__.get, function.__code__.co_names)]
+    names = [code.argval for code in dis.get_instructions(function) if code.opname == "LOAD_GLOBAL"]
+    used = [getattr(model, "__self__", None), *map(function.__globals__.get, names)]
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # it may be empty
             used.append(cell.cell_contents)

@@ -59,9 +59,8 @@ def two_stages(
 ) -> Tensor:
     """The work of :class:`MD`, without its checks, for any margin: x is in [0, 1], y in [0, K)."""
     sign = -1 if targeted else 1
-    true, other, whole, away = (
-        _times(term, factor) for term, factor in [*((term, sign) for term in terms), (terms.true, -sign)]
-    )
+    true, other, whole = (_times(term, sign) for term in terms)
+    away = _times(terms.true, -sign)
     rule = cosine_steps(eps, steps, switch, norm)
 
     def attempt(number: int, x: Tensor, y: Tensor, index: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The words that all attacks use."""
+"""The words that all attacks use, and the one way to drop rows."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_args
