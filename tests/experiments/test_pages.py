@@ -351,7 +351,7 @@ def test_the_headline(store: Store, docs: Path) -> None:
         return (docs.parent / "README.md").read_text().partition("<!-- headline: begin -->")[2].partition("<!--")[0]
 
     fill(store, Selection(("mnist",), seeds=1).cells(load_experiment("table1")), lambda cell: {"clean": 99.0})
-    assert "both trained as the paper says: not run with two seeds. " in headline(), "of one seed there is no interval"
+    assert "both trained as in the paper: not run with two seeds.\n" in headline(), "of one seed there is no interval"
     cells = study_cells(store)
     fill(store, [cell for cell in cells if cell.column == "ce + pc"], lambda cell: figures(cell, ARMS))
     assert headline().strip().endswith("held-out images: not run with two seeds yet.")
@@ -364,7 +364,7 @@ def test_the_headline(store: Store, docs: Path) -> None:
             fill(store, [cell], lambda cell, robust=robust: {"clean": 99.0, **robust})  # type: ignore[misc]
     text = headline()
     assert re.search(
-        r"says: mnist at 0.1: \+2.00 \(.*?\), 2 seeds; fashion-mnist at 0.1: nothing is left of either,", text
+        r"paper: mnist at 0.1: \+2.00 \(.*?\), 2 seeds; fashion-mnist at 0.1: nothing is left of either,", text
     )
     assert "images: cifar10, vgg13, 50 epochs: +3.00 (+2.95 to +3.05), 5 seeds, clean +0.00 (-0.05 to +0.05);" in text
 

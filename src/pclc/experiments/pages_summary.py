@@ -157,11 +157,13 @@ def headline_section(tables: Sequence[Table], study: Sequence[Block]) -> str:
             number = "nothing is left of either" if lost else difference(place.gain.interval)
             seeds = counted(len(place.gain.differences), "seed")
             alone.setdefault(place.dataset, f"{place.dataset} at {place.eps}: {number}, {seeds}")
-    return (
-        "In points under standard AutoAttack, with 95 % intervals over seeds: **alone**, PC-LC minus cross-entropy, "
-        f"both trained as the paper says: {'; '.join(alone.values()) or 'not run with two seeds'}. "
-        "**Inside adversarial training** at 8/255, cross-entropy with the PC term minus cross-entropy without, each "
-        f"with settings chosen on held-out images: {leads_over_ce(study) or 'not run with two seeds yet'}."
+    return "In points under standard AutoAttack, with 95 % intervals over seeds:\n\n" + bullets(
+        [
+            "**alone**, PC-LC minus cross-entropy, both trained as in the paper: "
+            f"{'; '.join(alone.values()) or 'not run with two seeds'}.",
+            "**inside adversarial training** at 8/255, cross-entropy with PC minus cross-entropy, each with settings "
+            f"chosen on held-out images: {leads_over_ce(study) or 'not run with two seeds yet'}.",
+        ]
     )
 
 
