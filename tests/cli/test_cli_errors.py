@@ -162,7 +162,7 @@ def test_an_interrupted_reproduction_goes_on(command: Command, monkeypatch: pyte
 
     monkeypatch.setattr("pclc.cli.tables.run", interrupted)
     said = command("reproduce", "table1", "--datasets", "mnist", "--out", "store", *CPU, code=130).err
-    assert "what is finished is in store, and the same command goes on there." in said
+    assert "finished cells are in store, and the same command continues from there." in said
 
 
 def test_an_interrupted_demo_goes_on(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def reproduce(
 
         show_plan(chosen, selection, settings, as_json)
         return
-    with interruptible(lambda: f"what is finished is in {store}, and the same command goes on there."):
+    with interruptible(lambda: f"finished cells are in {store}, and the same command continues from there."):
         failures = tables.run(chosen, selection, settings)
     shown = [tables.finish(each, selection, settings, as_json) for each in chosen]
     if as_json:

@@ -131,7 +131,7 @@ def _said(tables: Sequence[Table]) -> list[str]:
         f"Of {len(claims)} claims {outcomes[True]} hold here, {outcomes[False]} do not, and {outcomes[None]} were not "
         f"run; {partial} of the {len(claims) - outcomes[None]} verdicts are provisional, since only a part was run. By "
         f"the paper's own figures {sum(judged.paper.holds is False for judged in claims.values())} do not hold.",
-        f"Fail here alone: {quoted(here)}. Fail here and in the paper's own figures: {quoted(both)}.",
+        f"These fail here alone: {quoted(here)}. These fail here and by the paper's own figures: {quoted(both)}.",
     ]
 
 
