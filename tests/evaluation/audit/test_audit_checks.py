@@ -1,14 +1,13 @@
 """Every check can fire, and can stay silent."""
 
-import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
-from audit_models import Case, Cut, Line, Mixing, Sine, points
+from audit_models import Angle, Case, Cut, Line, Mixing, Sine, points
 from torch import nn
 
-from pclc.attacks import PGD, UnreachableWarning
+from pclc.attacks import PGD
 from pclc.bench.zoo_models import Detached, Noisy, Optimising, Purified, Quantised, Rounded, Scaled, WithRounding
 from pclc.evaluation.audit import CHECKS, Scene
 from pclc.evaluation.audit.breaks import mend
@@ -53,8 +52,9 @@ def fast_features(case: Case) -> Scene:
     return Scene.of(model, case.x[:64], model(case.x[:64]).argmax(1), "Linf", EPS)
 
 
-def with_claim(case: Case, claim: PGD) -> Scene:
-    return of(case.model, case, claim=claim, eps=claim.eps)
+def around(case: Case) -> Scene:
+    """The way to what is wanted is longer than forty steps."""
+    return Scene.of(Angle(), torch.full((256, 2), 0.5), torch.zeros(256, dtype=torch.int64), "Linf", EPS)
 
 
 def survivors_that_fall(case: Case) -> Scene:
@@ -76,10 +76,9 @@ FIRES: dict[str, Callable[[Case], Scene]] = {
     "masking 2: white-box attacks are stronger": lambda case: of(Scaled(case.model, 1e4), case, eps=0.15),
     "masking 3: accuracy falls with eps": lambda case: on_a_line(NEVER),
     "eps 0.5 leaves at most chance": lambda case: of(Scaled(case.model, 1e4), case),
-    "twice the steps and restarts gain nothing": lambda case: with_claim(case, PGD(0.15, 0.005, 5, stop="never")),
-    "loss at rest at the end": lambda case: with_claim(case, PGD(0.1, 0.002, 19, stop="never")),
+    "twice the steps and restarts gain nothing": around,
+    "loss at rest at the end": around,
     "success on the path counts": lambda case: on_a_line(NARROW),
-    "steps reach the edge": lambda case: with_claim(case, PGD(0.3, 0.01, 10, stop="never")),
     "8-bit rounding": nearly_equal,
     "an unbounded attack succeeds": lambda case: on_a_line(NEVER),
     "planted examples are found": fast_features,
@@ -104,9 +103,7 @@ def honest(trained: nn.Module) -> Scene:
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_it_can_fire(name: str, case: Case) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnreachableWarning)
-        found = run_check(CHECKS[name], FIRES[name](case))
+    found = run_check(CHECKS[name], FIRES[name](case))
     assert found.state == "fired", found
     assert found.measured
     assert found.next_step

@@ -31,7 +31,6 @@ class Scene:
         seed: of the attacks.
         execution: how they run.
         twin: another model for the same task, trained with cross-entropy, where there is one.
-        claim: the attack that the claim is made with.
         survivors: (M, ...) examples that all attacks of the audit left standing, with their classes; None before.
         gained_draws: what the last doubling of EOT's draws took from the expected accuracy; None where there is none.
         gained_blind: what black-box attacks broke after those with gradients, and of how many; None before.
@@ -45,7 +44,6 @@ class Scene:
     seed: int = 0
     execution: Execution = field(default_factory=Execution)
     twin: Model | None = None
-    claim: PGD | None = None
     survivors: tuple[Tensor, Tensor] | None = None
     gained_blind: tuple[int, int] | None = None
     gained_draws: float | None = None
@@ -63,8 +61,8 @@ class Scene:
 
     @property
     def claimed_with(self) -> PGD:
-        """The attack that the claim is made with; plain PGD-40 where nobody says otherwise."""
-        return self.claim or claim_attack(self.norm, self.eps)
+        """The attack that a default claim is made with."""
+        return claim_attack(self.norm, self.eps)
 
     @cached_property
     def trace(self) -> Trace:

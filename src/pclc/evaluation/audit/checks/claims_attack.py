@@ -40,8 +40,8 @@ def more_steps(scene: Scene) -> Measured:
 def loss_rising(scene: Scene) -> Measured:
     """Who is still climbing has not arrived."""
     values, left = scene.trace.values, ~scene.trace.fooled[-1]
-    if not left.any() or len(values) < 10:
-        return Measured(None, "the attack leaves nothing" if len(values) >= 10 else "too few steps to tell")
+    if not left.any():
+        return Measured(None, "the attack leaves nothing")
     tenth = len(values) // 10
     late = values[-1] - values[-1 - tenth]
     whole = values.amax(0) - values[0]
@@ -65,19 +65,3 @@ def path_success(scene: Scene) -> Measured:
     missed = int((fooled.any(0) & ~fooled[-1]).sum())
     fires = lower_bound(missed, fooled.shape[1], 1 - scene.level) > _MISSED
     return Measured(fires, f"{missed} of {fooled.shape[1]}", missed / fooled.shape[1])
-
-
-@register(
-    "steps reach the edge",
-    kind="weak attack",
-    question="step size times steps of the claim's attack, beside eps",
-    threshold="less than eps",
-    source="Carlini et al. 2019",
-    next_step="a step of at least 2.5 eps / steps",
-)
-def reach(scene: Scene) -> Measured:
-    """Ten steps of 0.01 measure eps 0.1, whatever eps the table says."""
-    attack = scene.claimed_with
-    distance = attack.alpha * attack.steps
-    text = f"{attack.steps} steps of {attack.alpha:.3g} reach {distance:.3g}"
-    return Measured(distance < attack.eps * (1 - 1e-9), text, distance / attack.eps if attack.eps else None)
