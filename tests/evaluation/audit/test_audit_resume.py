@@ -129,6 +129,20 @@ def test_what_has_changed_is_computed_anew(
 
 
 @pytest.mark.usefixtures("unchecked")
+def test_what_was_kept_is_decided_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update may have changed the rule since: what counted as fooled then need not count now."""
+    killed(tmp_path, monkeypatch)
+    plain = standing.look_at
+
+    def stricter(*arguments):
+        found = plain(*arguments)
+        return found._replace(wrong_single=found.wrong_single & (found.margins > 0.2))
+
+    monkeypatch.setattr(standing, "look_at", stricter)
+    assert story(audit(tmp_path)) == story(audit(None))
+
+
+@pytest.mark.usefixtures("unchecked")
 def test_a_plain_function_keeps_nothing(tmp_path: Path) -> None:
     pclc.audit(lambda x: 5 * x, *points(), eps=EPS, mode="quick", out=tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["audit.json", "witnesses.safetensors"]
