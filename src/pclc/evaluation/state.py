@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,14 +117,16 @@ class State:
             return
         from safetensors.torch import save
 
+        file.parent.mkdir(parents=True, exist_ok=True)  # another audit that ended in this folder may have removed it
         write_atomically(file, save(tensors, metadata={"part": json.dumps(numbers), "hash": _hash(tensors, numbers)}))
 
     def clear(self) -> None:
         """Remove the files that were asked for or kept here: what they led to stands elsewhere."""
         for file in self.used:
             file.unlink(missing_ok=True)
-        if self.folder and self.folder.is_dir() and not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        if self.folder:
+            with suppress(OSError):  # others keep something there, or have removed it
+                self.folder.rmdir()
 
     def _file(self, identity: dict[str, Any] | None) -> Path | None:
         if self.folder is None or identity is None:

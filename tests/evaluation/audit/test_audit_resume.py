@@ -128,6 +128,26 @@ def test_what_has_changed_is_computed_anew(
     assert len(list(tmp_path.glob(f"{STEPS}/*.safetensors"))) == 3, "what another audit kept stays"
 
 
+def test_an_audit_that_ends_takes_no_folder_away_from_another(tmp_path: Path) -> None:
+    """Two at once in one folder, as of two claims, or two processes of torchrun: they end at any time."""
+    first, second = State(tmp_path, STEPS), State(tmp_path, STEPS)
+    first.clear()
+    second.save_tensors({"attack": "one"}, {"rows": torch.arange(3)}, {"seconds": 1.0})
+    first.clear()
+    assert second.load_tensors({"attack": "one"}) is not None
+    second.clear()
+    first.clear()
+    assert not (tmp_path / STEPS).exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_attacks(tmp_path: Path, made: list[str]) -> None:
+    (tmp_path / "file").touch()
+    for model in (network(), lambda x: 5 * x):  # of the one outcomes are kept, of the other nothing is
+        with pytest.raises(OSError, match="file"):
+            audit(tmp_path / "file", model)
+    assert not made
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_what_was_kept_is_decided_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update may have changed the rule since: what counted as fooled then need not count now."""

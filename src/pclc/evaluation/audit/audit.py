@@ -132,7 +132,7 @@ def audit(
                 "precision": settings.resolved_precision,
                 "versions": versions,
             }
-        state = State(Path(out) if out and about else None, STEPS)
+        state = State(Path(out) if out else None, STEPS)
         threat = Threat(norm, eps, subject.classes, gap, differentiable, loss, twin)
         run = RandomRun if random else Run
         work = run(
