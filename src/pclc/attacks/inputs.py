@@ -91,13 +91,13 @@ def explain_types(model: Model, x: Tensor) -> Iterator[None]:
         yield
     except (RuntimeError, AssertionError) as error:
         types = {str(p.dtype) for p in model.parameters()} if isinstance(model, nn.Module) else set()
-        about_images = isinstance(error, AssertionError)  # timm asserts their size
-        if about_images or not types or str(x.dtype) in types:
-            if not (about_images or _ABOUT_SHAPES.search(str(error))):
+        asserted = isinstance(error, AssertionError)  # timm asserts the size of images, others assert anything
+        if asserted or not types or str(x.dtype) in types:
+            if not (asserted or _ABOUT_SHAPES.search(str(error))):
                 raise
+            what = "an assertion in its first pass failed" if asserted else "its first pass failed"
             raise ValueError(
-                f"Expected `model` to take images of shape {tuple(x.shape[1:])}, as `x` has them, but its first pass "
-                f"failed: {error}"
+                f"Expected `model` to take images of shape {tuple(x.shape[1:])}, as `x` has them, but {what}: {error}"
             ) from error
         use = "model.float()" if x.dtype == torch.float32 else "x.float()"
         raise ValueError(
