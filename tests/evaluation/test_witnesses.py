@@ -1,13 +1,15 @@
 """Witnesses: what holds is found to hold, and every lie is found out."""
 
 import dataclasses
+import json
 import math
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import pclc
@@ -251,11 +253,36 @@ def test_refusals(case, witnesses: Witnesses, tmp_path: Path) -> None:
         verify(witnesses, case.model, torch.zeros(360, 3, 8, 8), torch.zeros(360, dtype=torch.int64))
     with pytest.raises(ValueError, match=r"`x_adv` to have the shape"):
         make_witnesses(case.model, case.x, case.y, case.x[:1], norm="Linf", eps=EPS)
-    with pytest.raises(ValueError, match=r"every label to lie in \[0, 9\].*but got labels from 0 to 10"):
-        make_witnesses(case.model, case.x, case.y.masked_fill(case.y == 9, 10), case.x, norm="Linf", eps=EPS)
+    for model in (case.model, InSingle(case.model).eval()):
+        with pytest.raises(ValueError, match=r"every label to lie in \[0, 9\].*but got labels from 0 to 10"):
+            make_witnesses(model, case.x, case.y.masked_fill(case.y == 9, 10), case.x, norm="Linf", eps=EPS)
     for n in (0, 3):
         with pytest.raises(ValueError, match=rf"all of the data, but got {n} images and 2 labels"):
             verify(witnesses, case.model, case.x[:n], case.y[:2])
+
+
+@pytest.mark.parametrize(
+    ("change", "dtype", "message"),
+    [
+        (lambda about: [about], torch.float32, "to hold witnesses"),
+        (lambda about: about | {"data": "digits"}, torch.float32, "`data` in .* texts for"),
+        (lambda about: about | {"data": {"name": "digits"}}, torch.float32, "`data` in .* texts for"),
+        (lambda about: about | {"data": dict.fromkeys(about["data"], 3)}, torch.float32, "`data` in .* texts for"),
+        (dict, torch.int32, "`examples` in .* to be uint8, float32 or float64, but got torch.int32"),
+        (dict, torch.bfloat16, "`examples` in .* but got torch.bfloat16"),
+        (dict, torch.float64, "the parameters of `model` to be torch.float64"),
+    ],
+)
+def test_a_file_of_another_making_gets_a_sentence(
+    case, witnesses: Witnesses, tmp_path: Path, change, dtype: torch.dtype, message: str
+) -> None:
+    path = tmp_path / "w.safetensors"
+    dataclasses.replace(witnesses, examples=witnesses.examples.to(dtype)).save(path)
+    with safe_open(path, "pt") as content:
+        about = json.loads(content.metadata()["pclc"])
+    save_file(load_file(path), path, metadata={"pclc": json.dumps(change(about))})
+    with pytest.raises(ValueError, match=message):
+        verify(path, case.model)
 
 
 def test_none_at_all(case, data) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks.frozen import frozen
+from pclc.attacks.inputs import explain_types
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.victim import Victim, is_success
 from pclc.evaluation.budget import distances, is_inside
@@ -44,20 +45,28 @@ def look_at(
         return Findings(inside.cpu(), inside.cpu(), inside.cpu(), norms.cpu(), norms.cpu())
     settings = (execution or Execution()).for_attacks(device)
     # Near ties are not left to float64 here: whoever checks a witness in float32 is to see it fool.
-    with torch.inference_mode(False), torch.no_grad(), frozen(model), Victim(model, settings) as victim:
-        single = is_success(victim.exact_logits(shown.clone()), y, targeted=False) & inside
-    logits = _double_logits(model, shown, settings)
-    if logits is None:
+    with (
+        torch.inference_mode(False),
+        torch.no_grad(),
+        frozen(model),
+        Victim(model, settings) as victim,
+        explain_types(model, shown),
+    ):
+        logits = victim.exact_logits(shown.clone())
+    classes = logits.shape[1]
+    if y.min() < 0 or y.max() >= classes:  # what is no class is never predicted
+        raise ValueError(
+            f"Expected every label to lie in [0, {classes - 1}], because the model has {classes} classes, "
+            f"but got labels from {y.min().item()} to {y.max().item()}."
+        )
+    single = is_success(logits, y, targeted=False) & inside
+    exact = _double_logits(model, shown, settings)
+    if exact is None:
         margins = torch.full_like(norms, float("nan"))
         return Findings(inside.cpu(), single.cpu(), None, norms.cpu(), margins.cpu())
-    if y.min() < 0 or y.max() >= logits.shape[1]:  # what is no class is never predicted
-        raise ValueError(
-            f"Expected every label to lie in [0, {logits.shape[1] - 1}], because the model has {logits.shape[1]} "
-            f"classes, but got labels from {y.min().item()} to {y.max().item()}."
-        )
-    double = is_success(logits, y, targeted=False) & inside
-    true = logits.gather(1, y[:, None]).squeeze(1)
-    margins = logits.scatter(1, y[:, None], float("-inf")).amax(1) - true
+    double = is_success(exact, y, targeted=False) & inside
+    true = exact.gather(1, y[:, None]).squeeze(1)
+    margins = exact.scatter(1, y[:, None], float("-inf")).amax(1) - true
     return Findings(inside.cpu(), single.cpu(), double.cpu(), norms.cpu(), margins.cpu())
 
 

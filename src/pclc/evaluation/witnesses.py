@@ -192,19 +192,23 @@ def load_witnesses(path: Path | str) -> Witnesses:
         raise FileNotFoundError(f"Expected witnesses in {path}, but there is no such file.")
     try:
         with safe_open(path, "pt") as content:
-            about: dict[str, Any] = json.loads((content.metadata() or {}).get("pclc", "{}"))
+            about: Any = json.loads((content.metadata() or {}).get("pclc", "{}"))
             tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, ValueError) as error:
         raise ValueError(
             f"Expected {path} to be a safetensors file of witnesses, but it cannot be read: {error}."
         ) from error
-    if about.get("format") != FORMAT or about.get("version") != VERSION:
+    if not isinstance(about, dict) or (about.get("format"), about.get("version")) != (FORMAT, VERSION):
         raise ValueError(f"Expected {path} to hold witnesses ({FORMAT}, version {VERSION}), but it does not.")
     missing = {"examples", "index", "labels", "norms", "margins"} - tensors.keys()
     if missing:
         raise ValueError(f"Expected {path} to hold {', '.join(sorted(missing))}, but it does not.")
     data, examples = about.get("data"), tensors["examples"]
     check_ball(about.get("eps"), about.get("norm"))
+    if examples.dtype not in (torch.uint8, torch.float32, torch.float64):
+        raise ValueError(f"Expected `examples` in {path} to be uint8, float32 or float64, but got {examples.dtype}.")
+    if data is not None and not _names_a_data_set(data):
+        raise ValueError(f"Expected `data` in {path} to be null, or texts for name, split and hash, but got {data!r}.")
     expected = {"index": torch.int64, "labels": torch.int64, "norms": torch.float64, "margins": torch.float64}
     for name, dtype in expected.items():
         if tensors[name].dtype != dtype or tensors[name].shape != examples.shape[:1]:
@@ -223,3 +227,9 @@ def load_witnesses(path: Path | str) -> Witnesses:
         DataSource(**data) if data else None,
         tensors.get("originals"),
     )
+
+
+def _names_a_data_set(data: object) -> bool:
+    if not isinstance(data, dict) or data.keys() != set(DataSource._fields):
+        return False
+    return all(isinstance(text, str) for text in data.values())
