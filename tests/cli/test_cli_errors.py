@@ -118,8 +118,8 @@ def test_what_the_system_says_becomes_a_sentence(error: OSError, sentence: str) 
 
 def test_an_audit_that_keeps_nothing_says_so(command: Command, tmp_path: Path) -> None:
     words = ("audit", "--model", "lenet8", *AUDIT[2:])
-    assert "nothing is kept of this audit; --out FOLDER keeps" in command(*words, code=3).err
-    assert "nothing is kept" not in command(*words, "--out", "kept", code=3).err
+    assert "this audit is not saved; --out FOLDER saves" in command(*words, code=3).err
+    assert "not saved" not in command(*words, "--out", "kept", code=3).err
     assert (tmp_path / "kept" / "audit.json").is_file()
 
 
@@ -235,7 +235,7 @@ def test_a_file_without_witnesses_shows_nothing(
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 1
-    assert capfd.readouterr().out.endswith("There are no witnesses in the file, so that it shows nothing.\n")
+    assert capfd.readouterr().out.endswith("The file holds no witnesses, so it proves nothing.\n")
 
 
 @pytest.mark.parametrize("width", [40, 80])

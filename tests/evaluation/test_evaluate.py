@@ -181,7 +181,7 @@ def test_attacks_of_others_are_held_to_their_budget() -> None:
     assert robust(held) == [[False, True, True, False]]
     outcome = held.outcomes[0]
     assert (outcome.outside, outcome.attack, outcome.stop) == (2, "leap", None)
-    assert "2 examples of leap left the ball or the box, and do not count as fooled." in held.notes
+    assert "2 examples of leap left the ball or the box and do not count as fooled." in held.notes
     assert outcome.forwards == 3 + 1, "its own passes are seen, and ours: one for the example inside"
     assert outcome.backwards is None
     by_eps = pclc.evaluate(linear(), X, Y, [leap], eps=0.45, norm="L2")
@@ -311,7 +311,7 @@ def test_compare(case) -> None:
         ({"attacks": ["fgsm(eps=0.1)"], "eps": 8}, r"at most 1 in Linf"),
         ({"eps": []}, r"`eps` to be a number or several"),
         ({"norm": "L2"}, r"`norm` to be given with `eps`"),
-        ({"index": torch.tensor([0, 1, 2, 2])}, r"`index` once"),
+        ({"index": torch.tensor([0, 1, 2, 2])}, r"`index` to be distinct"),
         ({"chunk": 0}, r"`chunk` to be a whole number of at least 1"),
         ({"seed": -1}, r"`seed`"),
         ({"attacks": [lambda model, x, y: x[:1]]}, r"to return a tensor of shape \(3, 2\), but got \(1, 2\)"),
@@ -326,9 +326,7 @@ def test_an_attack_that_takes_other_arguments_is_told_its_own() -> None:
     """As objects of torchattacks, which hold their model."""
     with pytest.raises(TypeError) as caught:
         pclc.evaluate(linear(), X, Y, [lambda images, labels: images])  # type: ignore[list-item,misc]
-    assert caught.value.__notes__ == [
-        "<lambda> is called as (model, x, y): where it takes others, put it into a function."
-    ]
+    assert caught.value.__notes__ == ["<lambda> is called as (model, x, y): wrap it in a function if it takes others."]
 
 
 def test_a_report_is_printed_as_a_few_lines() -> None:
@@ -354,7 +352,7 @@ def test_a_model_that_mixes_the_images_of_a_batch(case, logits) -> None:
             return logits(z)
 
     model = nn.Sequential(case.model, Mixing()).eval()
-    with pytest.warns(SetupWarning, match=r"mixes the images of a batch: .* no property of single images"):
+    with pytest.warns(SetupWarning, match=r"mixes the images of a batch: .* not for single images"):
         pclc.evaluate(model, case.x, case.y)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*mixes")
@@ -378,12 +376,12 @@ def test_figures_of_float64_that_the_model_does_not_have_in_float32_are_told(cas
 
     model = nn.Sequential(case.model, Saturating()).eval()
     plain = model(case.x).argmax(1) == case.y
-    with pytest.warns(SetupWarning, match=r"float64, which decides then"):
+    with pytest.warns(SetupWarning, match=r"Float64, which then decides"):
         report = pclc.evaluate(model, case.x, case.y, execution=CPU)
     otherwise = (report.clean != plain).double().mean()
     assert otherwise > 0.05
     (note,) = report.notes
-    assert f"answers {otherwise:.0%} of 120 images otherwise" in note
+    assert f"classifies {100 * otherwise:.0f} % of 120 images differently" in note
 
 
 def test_traps_are_told(case) -> None:

@@ -135,7 +135,7 @@ def test_what_has_changed_is_computed_anew(case, tmp_path: Path, change: str) ->
         arguments[change] = 1 if change == "seed" else True
     model = nn.Sequential(*layers).eval()
     word = {"labels": "data", "activation": "architecture"}.get(change, change)
-    with pytest.warns(SetupWarning, match=rf"holds outcomes of another evaluation \(.*{word}"):
+    with pytest.warns(SetupWarning, match=rf"holds results of another evaluation \(.*{word}"):
         changed = pclc.evaluate(model, **arguments)
     fresh = pclc.evaluate(model, **{**arguments, "out": None})
     assert outcomes(changed) == outcomes(fresh)
@@ -154,7 +154,7 @@ def test_a_broken_file_is_computed_anew(case, tmp_path: Path) -> None:
     before = pclc.evaluate(case.model, case.x, case.y, ATTACKS, out=tmp_path)
     for file in tmp_path.glob("evaluation/*.safetensors"):
         file.write_bytes(file.read_bytes()[:50])
-    with pytest.warns(UserWarning, match=r"cannot be read and is computed anew"):
+    with pytest.warns(UserWarning, match=r"cannot be read and is computed again"):
         again = pclc.evaluate(case.model, case.x, case.y, ATTACKS, out=tmp_path)
     assert outcomes(again) == outcomes(before)
 
@@ -173,7 +173,7 @@ def test_a_changed_byte_is_noticed(case, tmp_path: Path, name: str) -> None:
             content[start + header[name]["data_offsets"][0]] ^= 1
         assert content != file.read_bytes()
         file.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"computed anew: its contents are not those that were written"):
+    with pytest.warns(UserWarning, match=r"computed again: its contents have changed since they were written"):
         again = pclc.evaluate(case.model, case.x, case.y, ATTACKS, out=tmp_path)
     assert without_seconds(to_document(again)) == without_seconds(to_document(before))
 
@@ -207,7 +207,7 @@ def test_code_of_others_may_change_under_its_name(
     found = []
     for sign in (1.0, -1.0):
         monkeypatch.setitem(SIGN, "of-others", sign)
-        with pytest.warns(SetupWarning, match="has code that may change under the same name, so nothing of it is res"):
+        with pytest.warns(SetupWarning, match="has code that may change under the same name, so it is computed again"):
             report = pclc.evaluate(case.model, case.x, case.y, [attack], out=tmp_path)
         found.append(report.robust_accuracy.correct)
     assert found[1] < found[0]
@@ -239,7 +239,7 @@ def test_a_name_stands_for_a_callable(case, tmp_path: Path) -> None:
         pclc.evaluate(case.model, case.x, case.y, [Foreign(attack, "nothing")], out=tmp_path)
     assert len(calls) == 1
     for _ in range(2):
-        with pytest.warns(SetupWarning, match=r"attack has no name that stands for its settings"):
+        with pytest.warns(SetupWarning, match=r"attack has no name for its settings"):
             pclc.evaluate(case.model, case.x, case.y, [attack], out=tmp_path)
     assert len(calls) == 3
 

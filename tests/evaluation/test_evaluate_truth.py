@@ -166,7 +166,7 @@ def test_what_a_new_evaluation_or_audit_replaces_is_told(tmp_path: Path) -> None
     document = json.loads((tmp_path / "audit.json").read_text())
     assert document["verdict"] != "refuted"
     (tmp_path / "audit.json").write_text(json.dumps({**document, "verdict": "refuted"}))
-    with pytest.warns(SetupWarning, match="refuted this claim on .* its witnesses are gone"):
+    with pytest.warns(SetupWarning, match="refuted this claim on .* Its witnesses are gone"):
         audit(model, x, y, eps=0.1, mode="quick", out=tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SetupWarning)

@@ -79,7 +79,7 @@ def sentence(one: RecordedAudit) -> str:
     sampled = [
         f"{s['attack']} on {s['tried']:,} of {s['tried'] + s['spared']:,}" for s in audit["attacks"] if s["spared"]
     ]
-    part = f" On a random sample of what stood, of which it broke little: {', '.join(sampled)}." if sampled else ""
+    part = f" Tried only on a random sample of survivors, few of which fell: {', '.join(sampled)}." if sampled else ""
     return words + _arguments(one) + part
 
 

@@ -21,7 +21,7 @@ def audit(
     norm: Annotated[str, typer.Option(help="Linf or L2.")] = "Linf",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter attacks.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Standard AutoAttack on every example, and the rest.")] = False,
-    examples: Annotated[int | None, typer.Option(help="Only so many, drawn at random; by default all.")] = None,
+    examples: Annotated[int | None, typer.Option(help="Use only N, drawn at random; by default all.")] = None,
     transfer_from: Annotated[
         Path | None, typer.Option(help="Run directory of a twin trained with cross-entropy, for transfers.")
     ] = None,
@@ -29,7 +29,7 @@ def audit(
         Path | None, typer.Option(help="Folder for audit.json and witnesses.safetensors; by default the run directory.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="A network, or package.module:factory, instead of a run.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, or of torch.save.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="With --model: a .safetensors or torch.save file.")] = None,
     robustbench: Annotated[
         str | None, typer.Option(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
     ] = None,
@@ -41,11 +41,11 @@ def audit(
     trust_factory: Annotated[
         bool, typer.Option("--trust-factory", help="Import the package.module:factory that a run directory names.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
-    batch_size: Annotated[int | None, typer.Option(help="Examples a pass.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
+    batch_size: Annotated[int | None, typer.Option(help="Examples per pass.")] = None,
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
-    precision: Annotated[str, typer.Option(help="Of crafting: auto, fp32, tf32, bf16.")] = "auto",
+    precision: Annotated[str, typer.Option(help="Precision of crafting: auto, fp32, tf32, bf16.")] = "auto",
     compiled: Annotated[
         bool, typer.Option("--compile", help="Compile the model; pays in long attacks on a GPU.")
     ] = False,
@@ -58,7 +58,7 @@ def audit(
     Only adversarial examples that anybody can check refute; they are written to witnesses.safetensors
     (`pclc verify`). "Not refuted" is no proof of robustness.
 
-    Killed at any moment, the same command goes on where it was. Over several GPUs or hosts:
+    If it is killed, the same command continues where it stopped. Over several GPUs or hosts:
     `torchrun --nproc-per-node 8 -m pclc audit runs/x`, where the exit code is 0 for every verdict.
 
     Examples:
@@ -92,7 +92,7 @@ def audit(
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed % 2**63))
     chosen = order[: min(examples or len(data), len(data))].sort().values
     if out is None and run is None and os.environ.get("RANK", "0") == "0":
-        typer.echo("pclc: nothing is kept of this audit; --out FOLDER keeps audit.json and the witnesses.", err=True)
+        typer.echo("pclc: this audit is not saved; --out FOLDER saves audit.json and the witnesses.", err=True)
     with interruptible(lambda: what_is_found(out or run, STEPS)):
         result = pclc.audit(
             network,

@@ -23,7 +23,7 @@ def evaluate(
     eps: Annotated[
         list[str] | None, typer.Option(help="Radius in place of each attack's own, such as 8/255; may be given again.")
     ] = None,
-    examples: Annotated[int | None, typer.Option(help="Only the first so many; by default all.")] = None,
+    examples: Annotated[int | None, typer.Option(help="Use only the first N; by default all.")] = None,
     transfer_from: Annotated[
         Path | None, typer.Option(help="Black-box: make the examples on the model of this run directory.")
     ] = None,
@@ -33,7 +33,7 @@ def evaluate(
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json; by default the run directory.")] = None,
     model: Annotated[str | None, typer.Option(help="A network, or package.module:factory, instead of a run.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, or of torch.save.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="With --model: a .safetensors or torch.save file.")] = None,
     robustbench: Annotated[
         str | None, typer.Option(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
     ] = None,
@@ -43,12 +43,12 @@ def evaluate(
     trust_factory: Annotated[
         bool, typer.Option("--trust-factory", help="Import the package.module:factory that a run directory names.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the attacks' random numbers.")] = 0,
-    chunk: Annotated[int | None, typer.Option(help="Examples after which what was found is kept.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples a pass.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the attacks' random numbers.")] = 0,
+    chunk: Annotated[int | None, typer.Option(help="Save results each time so many examples are done.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples per pass.")] = None,
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
-    precision: Annotated[str, typer.Option(help="Of crafting: auto, fp32, tf32, bf16.")] = "auto",
+    precision: Annotated[str, typer.Option(help="Precision of crafting: auto, fp32, tf32, bf16.")] = "auto",
     compiled: Annotated[
         bool, typer.Option("--compile", help="Compile the model; pays in long attacks on a GPU.")
     ] = False,
@@ -56,7 +56,7 @@ def evaluate(
 ) -> None:
     """Measure accuracy under each attack and in the worst case, with exact 95 % intervals.
 
-    Killed at any moment, the same command goes on where it was. Over several GPUs or hosts:
+    If it is killed, the same command continues where it stopped. Over several GPUs or hosts:
     `torchrun --nproc-per-node 8 -m pclc evaluate RUN ...`.
 
     Examples:
@@ -142,7 +142,7 @@ def check_trained(*runs: Path | None) -> None:
         if (run / "config.json").exists() or (run / "checkpoint.pt").exists():
             raise ValueError(
                 f"Expected {run} to hold a trained model, but its training is not finished: the command that began it "
-                "goes on with it."
+                "continues it."
             )
         raise ValueError(f"Expected {run} to hold a trained model, but there is none: it has no model.json.")
 

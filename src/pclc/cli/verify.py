@@ -12,7 +12,7 @@ def verify(
     model: Annotated[
         str | None, typer.Option(help="A run directory, a network, or package.module:factory with --weights.")
     ] = None,
-    weights: Annotated[Path | None, typer.Option(help="With --model: .safetensors, or of torch.save.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="With --model: a .safetensors or torch.save file.")] = None,
     robustbench: Annotated[str | None, typer.Option(help="A name in RobustBench's zoo.")] = None,
     threat_model: Annotated[str, typer.Option(help="With --robustbench: Linf or L2.")] = "Linf",
     dataset: Annotated[str | None, typer.Option(help="Data set; by default the one that the file names.")] = None,
@@ -74,5 +74,5 @@ def verify(
         )
         typer.echo(str(found))
         if len(claimed) == 0:
-            typer.echo("There are no witnesses in the file, so that it shows nothing.")
+            typer.echo("The file holds no witnesses, so it proves nothing.")
     raise typer.Exit(0 if found.holds else 1)

@@ -220,7 +220,7 @@ def _run_foreign(attack: Foreign, model: Model, x: Tensor, y: Tensor, seed: int,
         try:
             x_adv = attack.call(model, x.clone(), y.clone())
         except TypeError as error:
-            error.add_note(f"{attack.label} is called as (model, x, y): where it takes others, put it into a function.")
+            error.add_note(f"{attack.label} is called as (model, x, y): wrap it in a function if it takes others.")
             raise
         if not isinstance(x_adv, Tensor) or x_adv.shape != x.shape:
             got = tuple(x_adv.shape) if isinstance(x_adv, Tensor) else f"a {type(x_adv).__name__}"
@@ -259,8 +259,8 @@ def _put_back(model: Model, label: str) -> Iterator[None]:
             now.data.copy_(old)
     if changed:
         warnings.warn(
-            f"{label} changed the model while it ran, as train mode does to running statistics. The model was put back "
-            "and judges the examples; those were made on another one, so that they say less about it.",
+            f"{label} changed the model while it ran, as train mode changes running statistics. The model was restored "
+            "before it judged the examples, but they were made on the changed one and say less about it.",
             AttackWarning,
             stacklevel=2,
         )

@@ -102,7 +102,7 @@ def tell_what_is_replaced(evaluation: Evaluation, folder: Path | str) -> None:
     if gone:
         warnings.warn(
             f"The evaluation in {folder} had other attacks, which are no longer in it: {', '.join(gone)}. Name all "
-            "attacks at once: what has been computed is not computed again.",
+            "attacks in one call: results that exist are not computed again.",
             SetupWarning,
             stacklevel=4,
         )

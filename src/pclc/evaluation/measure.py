@@ -192,12 +192,12 @@ class _Run:
         found += look_again(self.model, first, self.y[:some].to(self.device), self.execution)
         if self.out and self.model_hash is None:
             what = "frozen" if isinstance(self.model, nn.Module) else "a plain function"
-            found.append(f"The model is {what}, which has no hash: nothing of it is resumed.")
+            found.append(f"The model is {what}, which has no hash, so a killed evaluation of it starts over.")
         if self.out:
             found += [
-                f"{entry.text} has no name that stands for its settings, so nothing of it is resumed: use Foreign."
+                f"{entry.text} has no name for its settings, so it is computed again each time: use Foreign."
                 if isinstance(entry.attack, Foreign)
-                else f"{entry.text} has code that may change under the same name, so nothing of it is resumed."
+                else f"{entry.text} has code that may change under the same name, so it is computed again each time."
                 for entry in self.entries
                 if entry.identity is None
             ]

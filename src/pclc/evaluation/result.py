@@ -118,7 +118,7 @@ class Outcome:
         notes = []
         if self.outside:
             notes.append(
-                f"{self.outside} examples of {self.attack} left the ball or the box, and do not count as fooled."
+                f"{self.outside} examples of {self.attack} left the ball or the box and do not count as fooled."
             )
         if self.zero_gradient_share:
             notes.append(f"{self.zero_gradient_share:.1%} of the gradients of {self.attack} {NO_EVIDENCE}")
@@ -265,8 +265,8 @@ class Evaluation:
             f"(Clopper-Pearson); seed {', '.join(map(str, seeds)) or '-'}; "
             f"{'rounded to 8 bits; ' if about.eight_bit else ''}{about.device}, {about.precision}, "
             f"torch {about.versions['torch']}, pclc {about.versions['pclc']}; model {about.model_hash}, "
-            f"data {about.data_hash}, configuration {about.config_hash}. Perturbations are those of examples that were "
-            "turned; passes are an example."
+            f"data {about.data_hash}, configuration {about.config_hash}. Perturbations are those of examples that "
+            "the attack turned; passes are per example."
         )
 
 

@@ -59,7 +59,7 @@ class State:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def announce(self, about: dict[str, Any]) -> list[str]:
-        """Note what this evaluation is of, and say so where the folder holds outcomes of something else: they stay."""
+        """Note what this evaluation is of, and say so where the folder holds results of something else, which stay."""
         if not self.folder:
             return []
         file = self.folder / "about.json"
@@ -70,7 +70,7 @@ class State:
         if not different:
             return []
         changes = ", ".join(f"{name} {before.get(name)!r} -> {about[name]!r}" for name in different)
-        return [f"{self.folder} holds outcomes of another evaluation ({changes}); what differs is computed anew."]
+        return [f"{self.folder} holds results of another evaluation ({changes}); what differs is computed again."]
 
     def load(self, identity: dict[str, Any] | None, with_examples: bool) -> Part | None:
         """The part of that identity; None where it has to be computed."""
@@ -95,9 +95,9 @@ class State:
                 numbers = json.loads(content.metadata()["part"])
                 tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
                 if content.metadata()["hash"] != _hash(tensors, numbers):
-                    raise ValueError("its contents are not those that were written")
+                    raise ValueError("its contents have changed since they were written")
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            warnings.warn(f"{file} cannot be read and is computed anew: {error}.", stacklevel=2)
+            warnings.warn(f"{file} cannot be read and is computed again: {error}.", stacklevel=2)
             return None
         return tensors, numbers
 

@@ -37,7 +37,7 @@ def check_pixels(x: Tensor) -> None:
         advice = "use x.float() / 255" if x.dtype == torch.uint8 else pixel_advice(low, high)
         raise ValueError(
             f"Expected `x` to be float with values in [0, 1], but got {x.dtype} with values from {low:g} to {high:g}: "
-            f"{advice}. A model that wants other pixels needs that scaling as its first layer."
+            f"{advice}. A model that expects other values needs that scaling as its first layer."
         )
 
 
@@ -49,7 +49,7 @@ def check_data(x: Tensor, y: Tensor, seed: int, index: Tensor | None) -> Tensor:
     if not len(x):
         raise ValueError("Expected at least one example, but got none.")
     if len(set(index.tolist())) < len(index):
-        raise ValueError("Expected every number in `index` once, but some occur again.")
+        raise ValueError("Expected the numbers in `index` to be distinct, but some occur more than once.")
     return index
 
 
@@ -59,8 +59,8 @@ def look_at_logits(model: Model, x: Tensor, y: Tensor) -> tuple[int, list[str]]:
     training = in_train_mode(model)
     if training:
         found.append(
-            f"The model came in train mode ({training} of its modules); it was evaluated in eval mode and left as it "
-            "was. Figures measured elsewhere in train mode will differ."
+            f"The model was given in train mode ({training} of its modules). It was evaluated in eval mode and left as "
+            "it was; figures measured in train mode will differ."
         )
     with torch.no_grad(), ieee_fp32(), frozen(model), explain_types(model, x):
         logits = model(x.clone())
@@ -68,11 +68,11 @@ def look_at_logits(model: Model, x: Tensor, y: Tensor) -> tuple[int, list[str]]:
     sums = logits.double().sum(1)
     if (logits >= 0).all() and ((sums - 1).abs() < 1e-3).all():
         found.append(
-            "The model seems to return probabilities: every row is non-negative and sums to 1. Attacks need logits; "
-            "take the softmax off."
+            "The model seems to return probabilities: every row is non-negative and sums to 1. Attacks need logits: "
+            "remove the softmax."
         )
     elif (logits <= 0).all() and ((logits.double().exp().sum(1) - 1).abs() < 1e-3).all():
-        found.append("The model returns log-probabilities; attacks take them as logits, which is sound.")
+        found.append("The model returns log-probabilities, which attacks can use as logits.")
     return logits.shape[1], found
 
 
@@ -83,9 +83,9 @@ def look_again(model: Model, x: Tensor, y: Tensor, execution: Execution) -> list
         few = x[:_LOOKED_AT]
         if is_random(victim, few):
             return [
-                "The model seems to be random: passes over the same images differ. Each figure is of one draw, and the "
-                "worst case over several attacks is too low, since an image has to be lucky in all of them. "
-                "`pclc.audit` has expected accuracies."
+                "The model seems to be random: passes over the same images differ. Each figure describes one draw, and "
+                "the worst case over several attacks is too low, because an image has to be lucky in all of them. "
+                "`pclc.audit` reports expected accuracies."
             ]
         mixed = mixing(victim, few)
         plainly_wrong = is_success(victim.exact_logits(x), y, targeted=False)
@@ -93,15 +93,15 @@ def look_again(model: Model, x: Tensor, y: Tensor, execution: Execution) -> list
     found = []
     if mixed > MIXED:
         found.append(
-            f"The model mixes the images of a batch: others changed the logits of one by up to {mixed:.0%} of their "
-            "size, as they do where BatchNorm has no running statistics. The figures are of these batches, and no "
-            "property of single images."
+            f"The model mixes the images of a batch: others changed the logits of an image by up to {100 * mixed:.0f} "
+            "% of their size, as happens in BatchNorm without running statistics. The figures hold for these batches, "
+            "not for single images."
         )
     if otherwise > _TIED:
         found.append(
-            f"Float32 cannot tell the largest logits of some images apart, and float64, which decides then, answers "
-            f"{otherwise:.0%} of {len(x)} images otherwise: the figures are not those of the model as it runs in "
-            "float32. Its last layer saturates, or its numbers underflow."
+            "Float32 cannot tell the largest logits of some images apart. Float64, which then decides, classifies "
+            f"{100 * otherwise:.0f} % of {len(x)} images differently, so the figures are not those of the model as it "
+            "runs in float32. Its last layer saturates, or its numbers underflow."
         )
     return found
 

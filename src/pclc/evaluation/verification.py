@@ -123,12 +123,12 @@ def verify(
         trusted, right = False, known
         originals, labels = from_bytes(witnesses.originals), witnesses.labels
         checks.append(
-            Check("originals", None, "The originals and labels are those of the file: give the data to check them.")
+            Check("originals", None, "The originals and labels come from the file itself: give the data to check them.")
         )
     else:
         raise ValueError("Expected `x` and `y`, because the witnesses name no data set and hold no originals.")
     first = _first_occurrences(witnesses.index)
-    checks.append(_count("distinct", first, "belong to an example of their own"))
+    checks.append(_count("distinct", first, "belong to an original of their own"))
     found = look_at(model, from_bytes(witnesses.examples), originals, labels, witnesses.norm, witnesses.eps, execution)
     largest = float(found.norms.max()) if len(witnesses) else 0.0
     budget = f"{witnesses.norm} ball of {witnesses.eps:.6g} and in the box (largest {largest:.6g})"
@@ -143,7 +143,7 @@ def verify(
         _same_model(model, witnesses.model_hash),
     ]
     if _is_random(model, witnesses.examples, execution):
-        sentence = "The model is random: who is fooled is another one in each pass. An audit has the mean over draws."
+        sentence = "The model is random, so other examples fool it in each pass. An audit reports means over draws."
         checks.append(Check("random", None, sentence))
     verified = right & first & found.inside & found.wrong
     return Verification(verified, tuple(checks), found.norms, found.margins, trusted)

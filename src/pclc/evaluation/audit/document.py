@@ -75,14 +75,14 @@ def _tell_what_is_replaced(result: Audit, folder: Path) -> None:
         _, norm, eps, claim = held[0]
         stated = "" if claim is None else f" of the claim {claim:g}"
         warnings.warn(
-            f"The audit{stated} at {norm} eps {number_text(eps)} in {folder} was replaced: use a folder for each.",
+            f"The audit{stated} at {norm} eps {number_text(eps)} in {folder} was replaced: use one folder per audit.",
             SetupWarning,
             stacklevel=3,
         )
     elif before["verdict"] == "refuted" != now["verdict"]:
         warnings.warn(
             f"The audit in {folder}, which refuted this claim on {before['clean']['n']} examples, was replaced by one "
-            f"on {now['clean']['n']} that does not; its witnesses are gone.",
+            f"on {now['clean']['n']} that does not. Its witnesses are gone.",
             SetupWarning,
             stacklevel=3,
         )

@@ -31,7 +31,7 @@ class Conditions:
         mode: "quick", "standard" or "full"; `escalated` says that the next one was used too.
         given: examples that were given; `n` of the figures is less where the first look decided.
         seed: of all random numbers.
-        random: the model is random, so that figures are expected accuracies over fresh draws.
+        random: the model is random, so the figures are expected accuracies over fresh draws.
         model, data: names, `model_hash` and `data_hash` those of the contents.
         loss: name of the loss whose inverse was attacked; None where none was known.
         twin: hash of the model that transfers came from; None where there were none.
@@ -133,9 +133,9 @@ class Audit:
         )
         sampled = [f"{step.attack} on {step.tried} of {step.tried + step.spared}" for step in self.steps if step.spared]
         if sampled:
-            yield f"on a random sample of what stood, of which it broke little: {', '.join(sampled)}"
+            yield f"tried only on a random sample of survivors, few of which fell: {', '.join(sampled)}"
         usable = [g.objective for g in self.gradients if g.usable]
-        lost = [f"{g.objective} ({g.vanished:.0%} vanish)" for g in self.gradients if not g.usable]
+        lost = [f"{g.objective} ({100 * g.vanished:.0f} % vanish)" for g in self.gradients if not g.usable]
         yield f"usable gradients: {', '.join(usable) or 'none'}" + (f"; not usable: {', '.join(lost)}" if lost else "")
         for finding in self.fired:
             yield f"{finding.name}: {finding.measured}. Next: {finding.next_step}."

@@ -93,7 +93,7 @@ class Run:
         fired = [finding for finding in self.findings.values() if finding.fired]
         doubts = [finding.name for finding in fired if finding.kind == "doubt"]
         mixed = [finding.measured for finding in fired if finding.name == ALONE]
-        sentence = "The model does not look at each image by itself ({}): no figure is of single images."
+        sentence = "The model does not look at each image by itself ({}), so no figure holds for single images."
         spoilt = sentence.format(*mixed) if mixed else near
         return judge(self._claimed, self.worst, self.overstatement, spoilt=spoilt, doubts=doubts)
 

@@ -52,7 +52,8 @@ class Overstatement:
     def __str__(self) -> str:
         if self.value is None:
             return "nothing is claimed"
-        return f"{100 * self.value:.1f} % of the claim, at least {100 * self.bound:.1f} % ({self.confidence:.0%} bound)"
+        share, least, confidence = 100 * self.value, 100 * self.bound, 100 * self.confidence
+        return f"{share:.1f} % of the claim, at least {least:.1f} % ({confidence:g} % bound)"
 
 
 class Judgement(NamedTuple):
@@ -137,23 +138,24 @@ def judge(
     if spoilt:
         return Judgement("cannot judge", spoilt)
     if is_refuted(found, stated):
-        line = "its sampling error" if stated else f"the line of {LINE:.0%}"
-        return Judgement("refuted", f"The claim is overstated by at least {100 * found.bound:.1f} %, beyond {line}.")
+        line = "more than sampling error explains" if stated else f"more than the {100 * LINE:g} % that are allowed"
+        return Judgement("refuted", f"The claim is overstated by at least {100 * found.bound:.1f} %, {line}.")
     value = claimed if isinstance(claimed, float) else float(claimed.double().mean())
     if not stated and value <= LEAST:
-        reason = f"The claim leaves {100 * value:.1f} %: it claims no robustness to refute."
+        reason = f"Plain PGD-40 itself leaves only {100 * value:.1f} %, so no robustness is claimed."
         return Judgement("not refuted", reason + _too_few(worst, found))
     if not is_refuted(overstatement(claimed, torch.zeros_like(worst), 1 - found.confidence), stated):
         return Judgement(
             "cannot judge",
-            f"With {len(worst)} examples not even a witness for each would refute the claim: use more examples.",
+            f"With {len(worst)} examples, even a witness for each would not refute the claim. Use more examples.",
         )
     if doubts:
         return Judgement(
             "cannot judge",
-            f"No witnesses enough, but the attacks are in doubt, so that they say little: {', '.join(doubts)}.",
+            "The attacks did not find enough witnesses, but that says little, because these checks cast doubt on the "
+            f"attacks: {', '.join(doubts)}.",
         )
-    reason = "The attacks did not find witnesses enough; that is no proof of robustness."
+    reason = "The attacks did not find enough witnesses to refute the claim. That is no proof of robustness."
     return Judgement("not refuted", reason + _too_few(worst, found))
 
 
@@ -163,6 +165,6 @@ def _too_few(worst: Tensor, found: Overstatement) -> str:
     if left.high - left.low <= 2 * COARSE:
         return ""
     return (
-        f" With only {left.n} examples that says little: {100 * left.low:.0f} to {100 * left.high:.0f} % may be left "
-        "after these attacks, and so few can hardly refute a claim that is not far off. Use more examples."
+        f" With only {left.n} examples that says little: anything from {100 * left.low:.0f} to {100 * left.high:.0f} % "
+        "may be left after these attacks, and so few examples refute only claims that are far off. Use more examples."
     )

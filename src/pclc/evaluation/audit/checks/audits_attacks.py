@@ -1,5 +1,7 @@
 """Did the audit's own attacks do what they could? Looked at when they are done."""
 
+import torch
+
 from pclc.attacks import ProbabilityMargin
 from pclc.evaluation.audit.finding import Measured, register
 from pclc.evaluation.audit.ladder import strongest
@@ -14,15 +16,15 @@ _GAIN = 0.05
 @register(
     "black-box attacks find nothing more",
     kind="doubt",
-    question="examples that stood after all attacks with gradients and fell to one without",
-    threshold="surely more than 5 % of those that stood",
+    question="examples that survived all attacks with gradients and fell to one without",
+    threshold="surely more than 5 % of those that survived",
     source="AutoAttack's warnings (Square after APGD and FAB)",
-    next_step="more queries, and a look at why gradients do not lead there",
+    next_step="more queries; find out why gradients do not lead there",
 )
 def black_box_gains(scene: Scene) -> Measured:
     """Where blind search does better, gradients lead astray, and blind search itself is a weak measure."""
     if scene.gained_blind is None or not scene.gained_blind[1]:
-        return Measured(None, "nothing stood, or the claim is refuted")
+        return Measured(None, "nothing survived, or the claim is refuted")
     gained, stood = scene.gained_blind
     fires = lower_bound(gained, stood, 1 - scene.level) > _GAIN
     return Measured(fires, f"{gained} of {stood}", gained / stood)
@@ -34,7 +36,7 @@ def black_box_gains(scene: Scene) -> Measured:
     question="survivors of the audit that fall to twice the steps and other starts, on two objectives",
     threshold="surely more than 5 % of them",
     source="Carlini et al. 2019",
-    next_step="the next larger mode (standard, --full)",
+    next_step="use the next larger mode (standard, --full)",
 )
 def converged(scene: Scene) -> Measured:
     """What still falls says that the worst case is not reached."""
@@ -45,7 +47,7 @@ def converged(scene: Scene) -> Measured:
         strongest(scene.norm, scene.eps, steps=200, restarts=2),
         ProbabilityMargin(scene.eps, 200, norm=scene.norm, logit_scale=0.1),
     )
-    left = y == y
+    left = torch.ones_like(y, dtype=torch.bool)
     for attack in attacks:
         left &= right_after(attack, scene.subject.craft, x, y, scene.seed + 1, scene.execution)
     gained = int((~left).sum())
@@ -56,13 +58,13 @@ def converged(scene: Scene) -> Measured:
 @register(
     "EOT has converged",
     kind="doubt",
-    question="what the last doubling of EOT's draws took from the expected accuracy of a random model",
-    threshold=f"{100 * GAIN:g} points or more",
+    question="how far the last doubling of EOT's draws lowered the expected accuracy of a random model",
+    threshold=f"by {100 * GAIN:g} point or more",
     source="Athalye et al. 2018; Gao et al. 2022",
     next_step="more draws: the next larger mode (standard, --full)",
 )
 def draws_suffice(scene: Scene) -> Measured:
     """An attack that still gains from more draws has not seen the expected loss."""
     if scene.gained_draws is None:
-        return Measured(None, "no means over draws were climbed")
+        return Measured(None, "no attack climbed means over draws")
     return Measured(scene.gained_draws >= GAIN, f"{100 * scene.gained_draws:.1f} points", scene.gained_draws)

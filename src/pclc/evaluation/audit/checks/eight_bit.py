@@ -14,7 +14,7 @@ _LOST = 0.1
 @register(
     "8-bit rounding",
     kind="set-up",
-    question="adversarial examples that are right again when rounded to k/255, toward the image",
+    question="adversarial examples that no longer fool once rounded to k/255, toward the image",
     threshold="surely more than 10 % of them",
     source="Carlini et al. 2019",
     next_step="report the figure of stored images too: pclc evaluate --eight-bit",

@@ -26,7 +26,7 @@ _MOST = 0.2
 @register(
     "gradient against finite differences",
     kind="gradients",
-    question="slope of the margin along its gradient, beside the image, by autograd and by differences of three sizes",
+    question="slope of the margin along its gradient, near the image, by autograd and by differences of three sizes",
     threshold="for surely more than 20 % of the examples no step size agrees within 30 %",
     source="Athalye et al. 2018 (shattered gradients)",
     next_step="BPDA for what is rounded or quantised, EOT for what is random, attacks without gradients",

@@ -9,8 +9,8 @@ _USABLE = 0.5
 @register(
     "some objective has a gradient",
     kind="doubt",
-    question="gradients along the path of PGD, of the objective that has most of them",
-    threshold="more than half of them vanish for every objective, or there is no graph that the identity could mend",
+    question="gradients along the path of PGD, for the objective that has most of them",
+    threshold="more than half of them vanish for every objective, or the graph breaks where no identity fits",
     source="Athalye et al. 2018; Pintor et al. 2022",
     next_step="an attack without gradients and with a large budget (--full), or BPDA with a stand-in of your own",
 )

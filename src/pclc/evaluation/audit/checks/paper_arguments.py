@@ -13,7 +13,7 @@ _QUERIES = 200
 @register(
     "masking 1: iterative attacks are stronger",
     kind="weak attack",
-    question="examples that only FGSM, and that only the claim's PGD turns",
+    question="examples that only FGSM turns, beside those that only the claim's PGD turns",
     threshold="FGSM surely turns more (exact paired test, corrected for the number of checks)",
     source="the paper, Identifying gradient masking (1); Athalye et al. 2018",
     next_step="another objective, more steps, a smaller step",
@@ -30,7 +30,7 @@ def iterative_stronger(scene: Scene) -> Measured:
 @register(
     "masking 2: white-box attacks are stronger",
     kind="weak attack",
-    question="examples that only a black-box attack (a transfer from the twin, else Square), and that only PGD turns",
+    question="examples that only a black-box attack (a transfer from the twin, else Square) or only PGD turns",
     threshold="the black-box attack surely turns more (exact paired test, corrected)",
     source="the paper, Identifying gradient masking (2); Athalye et al. 2018; Papernot et al. 2017",
     next_step="another objective; the transfer itself as an attack",
@@ -38,7 +38,7 @@ def iterative_stronger(scene: Scene) -> Measured:
 def white_box_stronger(scene: Scene) -> Measured:
     """Who sees the gradients and finds less than who does not has gradients of no use."""
     if scene.twin is not None:
-        name, blind = "transfer", scene.right_after(Transfer(replace(scene.claimed_with), scene.twin))
+        name, blind = "transfer", scene.right_after(Transfer(scene.claimed_with, scene.twin))
     else:
         name, blind = "Square", scene.right_after(Square(scene.eps, _QUERIES, norm=scene.norm))
     seeing = scene.right_after(scene.claimed_with)
@@ -52,7 +52,7 @@ def white_box_stronger(scene: Scene) -> Measured:
     "masking 3: accuracy falls with eps",
     kind="weak attack",
     question="accuracy under the claim's PGD at eps and at twice eps, with steps twice as long",
-    threshold="it surely rises, or does not fall by a single example though surely above chance (exact, corrected)",
+    threshold="it surely rises, or it is surely above chance and does not fall by a single example (exact, corrected)",
     source="the paper, Identifying gradient masking (3); Carlini et al. 2019",
     next_step="another objective, more steps",
 )

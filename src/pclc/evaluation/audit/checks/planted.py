@@ -21,7 +21,7 @@ _STEPS = 40
 @register(
     "planted examples are found",
     kind="doubt",
-    question="examples planted at the edge of the ball behind a linear readout of the model's features, by APGD-40",
+    question="whether APGD-40 finds examples planted at the edge of the ball, behind a linear readout of the features",
     threshold="surely fewer than 80 % are found",
     source="Zimmermann et al. 2022 (binarization test, simplified: a readout in closed form, none trained)",
     next_step="attacks without gradients, BPDA, EOT: the gradients of the features lead nowhere",
@@ -41,7 +41,7 @@ def planted(scene: Scene) -> Measured:
         inner = torch.stack([(readout * features(_inner(scene, number))).sum(1) for number in range(_INNER)]).amax(0)
     separable = goal > inner
     if not separable.any():
-        return Measured(None, "no random point could be told from the inner ones")
+        return Measured(None, "no random point could be told apart from the inner ones")
     threshold = torch.where(separable, (goal + inner) / 2, 0)
 
     def twin(x: Tensor) -> Tensor:  # rows stay in order: one batch, and stop="never" drops none

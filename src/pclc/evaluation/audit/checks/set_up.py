@@ -11,7 +11,7 @@ _NARROW = 0.25
 @register(
     "eval mode",
     kind="set-up",
-    question="modules in train mode when the model came",
+    question="modules in train mode when the model was given",
     threshold="any",
     source="Carlini et al. 2019",
     next_step="call model.eval() where the claimed figure was measured, and measure it again",
@@ -19,16 +19,16 @@ _NARROW = 0.25
 def eval_mode(scene: Scene) -> Measured:
     """Dropout and BatchNorm in train mode change a figure; the audit itself runs in eval mode."""
     training = scene.subject.training
-    return Measured(training > 0, f"{training} modules came in train mode", training)
+    return Measured(training > 0, f"{training} modules were in train mode", training)
 
 
 @register(
     "same output every time",
     kind="set-up",
     question="logits of the same images, and of blends of two, over 5 passes",
-    threshold="they differ in a prediction, or by more than rounding",
+    threshold="predictions differ, or logits by more than rounding",
     source="Athalye et al. 2018; AutoAttack's warnings",
-    next_step="means over draws (EOT), and scores that are expected errors over fresh draws; the audit does both",
+    next_step="attack means over draws (EOT) and report expected errors over fresh draws, as the audit does",
 )
 def deterministic(scene: Scene) -> Measured:
     """A random model is scored by its expected error, and attacked through means over draws."""
@@ -38,11 +38,11 @@ def deterministic(scene: Scene) -> Measured:
 @register(
     ALONE,
     kind="set-up",
-    question="logits of an image among others, in all places of a batch of copies of itself, and after others like it",
+    question="logits of an image among others, in each place of a batch of copies of itself, and after similar images",
     threshold=f'they differ by more than {100 * MIXED:g} % of their size; the verdict is then "cannot judge"',
     source="the threat model: one image is attacked and judged, not a batch",
-    next_step="running statistics in BatchNorm, nothing taken over the first dimension, nothing kept of other images; "
-    "then measure the claim again",
+    next_step="use running statistics in BatchNorm, compute nothing over the first dimension, keep nothing of other "
+    "images; then measure the claim again",
 )
 def by_itself(scene: Scene) -> Measured:
     """Where images mix, who is right depends on the others, and a witness proves nothing about its image."""
@@ -59,18 +59,18 @@ def by_itself(scene: Scene) -> Measured:
     question="sign and sum of the outputs",
     threshold="every row is non-negative and sums to 1",
     source="Carlini et al. 2019; AutoAttack's warnings",
-    next_step="take the softmax off; the audit attacks through the logarithm",
+    next_step="remove the softmax; the audit attacks through the logarithm",
 )
 def logits_not_probabilities(scene: Scene) -> Measured:
     """A softmax inside the model doubles the one in the loss, and its gradients vanish where it is saturated."""
     found = scene.subject.probabilities
-    return Measured(found, "outputs are probabilities" if found else "outputs are no probabilities")
+    return Measured(found, "outputs are probabilities" if found else "outputs are not probabilities")
 
 
 @register(
     "gradient graph",
     kind="set-up",
-    question="the way of the gradient through the modules, with hooks",
+    question="the path of the gradient through the modules, seen by hooks",
     threshold="a module or the model's own code ends the graph, or has a derivative of zero or NaN",
     source="Athalye et al. 2018 (shattered gradients, BPDA)",
     next_step="BPDA with a stand-in for the place named; the audit tries the identity where shapes allow it",
@@ -88,7 +88,7 @@ def gradient_graph(scene: Scene) -> Measured:
     question="smallest and largest pixel",
     threshold="they span less than a quarter of [0, 1]",
     source="Carlini et al. 2019",
-    next_step="see that pixels are divided by 255 once, and that normalisation is inside the model",
+    next_step="make sure that pixels are divided by 255 only once, and that normalisation is inside the model",
 )
 def input_range(scene: Scene) -> Measured:
     """Pixels that were divided by 255 twice make every eps a giant; other ranges were refused before."""
@@ -99,7 +99,7 @@ def input_range(scene: Scene) -> Measured:
 @register(
     "no optimisation inside forward",
     kind="doubt",
-    question="derivatives asked for inside a forward pass",
+    question="derivatives computed inside a forward pass",
     threshold="any",
     source="AutoAttack's warnings; Croce et al. 2022 (adaptive test-time defences)",
     next_step="an attack that follows what the model does there, or a transfer from the model without it",
@@ -107,4 +107,4 @@ def input_range(scene: Scene) -> Measured:
 def no_optimisation(scene: Scene) -> Measured:
     """Gradients past an inner optimisation are not those of what the model computes."""
     found = scene.subject.dynamic
-    return Measured(found, "the forward pass asks for derivatives" if found else "the forward pass asks for none")
+    return Measured(found, "the forward pass computes derivatives" if found else "the forward pass computes none")

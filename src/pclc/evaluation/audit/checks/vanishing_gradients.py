@@ -12,7 +12,7 @@ USABLE = 0.05
     question="gradients of cross-entropy along the path of PGD whose every entry is zero or denormal",
     threshold="more than 5 % of them",
     source="Athalye et al. 2018; Pintor et al. 2022",
-    next_step="margins and scaled logits, which the audit follows",
+    next_step="attack margins and scaled logits, as the audit does",
 )
 def vanishing_gradients(scene: Scene) -> Measured:
     """An attack that does not move finds nothing, whatever there is."""
