@@ -72,7 +72,7 @@ def audit(
     import torch
 
     import pclc
-    from pclc.cli.evaluate import check_trained, local_execution, named_data
+    from pclc.cli.evaluate import local_execution, named_data
     from pclc.cli.sources import Source
     from pclc.cli.train import _number
     from pclc.evaluation import DataSource
@@ -84,11 +84,11 @@ def audit(
         raise ValueError(f"Expected --examples to be at least 1, but got {examples}.")
     radius = _number("--eps", eps)
     source = Source(run, model, robustbench, weights, norm, trust_factory)
-    check_trained(run, transfer_from)
+    twin_source = Source(transfer_from, trust_factory=trust_factory) if transfer_from else None
     execution = local_execution(device, precision, batch_size, compiled)
     data = named_data(dataset or source.dataset, split, root)
     network = source.load(data, execution)
-    twin = Source(transfer_from, trust_factory=trust_factory).load(data, execution) if transfer_from else None
+    twin = twin_source.load(data, execution) if twin_source else None
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed % 2**63))
     chosen = order[: min(examples or len(data), len(data))].sort().values
     if out is None and run is None and os.environ.get("RANK", "0") == "0":

@@ -13,6 +13,7 @@ from pclc.cli.output import interruptible, print_table, what_is_found
 if TYPE_CHECKING:
     from pclc import Dataset, Execution
     from pclc.attacks import Attack
+    from pclc.cli.sources import Source
 
 
 def evaluate(
@@ -79,7 +80,7 @@ def evaluate(
     if keep_examples and run is None and out is None:
         raise ValueError("Expected --keep-examples with --out, the folder to keep them in, but got none.")
     source = Source(run, model, robustbench, weights, threat_model, trust_factory)
-    check_trained(run, transfer_from)
+    substitute = Source(transfer_from, trust_factory=trust_factory) if transfer_from else None
     execution = local_execution(device, precision, batch_size, compiled)
     attacks = [parse_attack(text) for text in attack or []]
     radii = [_number("--eps", text) for text in eps] if eps else None
@@ -89,8 +90,8 @@ def evaluate(
         raise ValueError("Expected --transfer-from with --attack, such as 'fgsm(eps=0.1)', but got no attack.")
     data = named_data(dataset or source.dataset, split, root)
     network = source.load(data, execution)
-    if transfer_from is not None:
-        attacks = _transfers(attacks, transfer_from, trust_factory, data, execution)
+    if substitute is not None:
+        attacks = _transfers(attacks, substitute, data, execution)
     if examples is not None and examples < 1:
         raise ValueError(f"Expected --examples to be at least 1, but got {examples}.")
     n = min(examples or len(data), len(data))
@@ -134,19 +135,6 @@ def local_execution(
     return execution.for_attacks(execution.torch_device)
 
 
-def check_trained(*runs: Path | None) -> None:
-    """Say of a folder without a model why there is none."""
-    for run in runs:
-        if run is None or not run.is_dir() or (run / "model.json").exists():
-            continue
-        if (run / "config.json").exists() or (run / "checkpoint.pt").exists():
-            raise ValueError(
-                f"Expected {run} to hold a trained model, but its training is not finished: the command that began it "
-                "continues it."
-            )
-        raise ValueError(f"Expected {run} to hold a trained model, but there is none: it has no model.json.")
-
-
 def named_data(name: str | None, split: str, root: Path | None) -> "Dataset":
     """A split of the data set of that name, which somebody has to say."""
     import pclc
@@ -156,12 +144,9 @@ def named_data(name: str | None, split: str, root: Path | None) -> "Dataset":
     return pclc.load_dataset(name, split, root)
 
 
-def _transfers(
-    attacks: "list[Attack]", run: Path, trust_factory: bool, data: "Dataset", execution: "Execution"
-) -> "list[Attack]":
+def _transfers(attacks: "list[Attack]", source: "Source", data: "Dataset", execution: "Execution") -> "list[Attack]":
     from pclc.attacks import Transfer
-    from pclc.cli.sources import Source
 
-    substitute = Source(run, trust_factory=trust_factory).load(data, execution)
-    substitute.__name__ = run.name  # type: ignore[assignment]  # what a transfer calls it in its text
+    substitute = source.load(data, execution)
+    substitute.__name__ = Path(source.name).name  # type: ignore[assignment]  # what a transfer calls it in its text
     return [Transfer(attack, substitute) for attack in attacks]

@@ -75,12 +75,11 @@ def _inspect(run: Path, text: str, trust_factory: bool, root: Path | None, devic
     """Write `inspection.json`: on as many test images as the run's evaluation has, with ranks of FGSM over its eps."""
     from pclc.analysis.inspection import inspect_model, save_inspection
     from pclc.attacks import FGSM, parse_attack
-    from pclc.cli.evaluate import check_trained, local_execution, named_data
+    from pclc.cli.evaluate import local_execution, named_data
     from pclc.cli.sources import Source
     from pclc.evaluation import load_evaluation
 
     attack, source = parse_attack(text), Source(run, trust_factory=trust_factory)
-    check_trained(run)
     execution = local_execution(device)
     data = named_data(source.dataset, "test", root)
     measured = load_evaluation(run) if (run / "evaluation.json").is_file() else None

@@ -51,6 +51,10 @@ class Source:
             raise FileNotFoundError(f"Expected a run directory of pclc train, such as runs/x, but got {self.name!r}.")
         if self.weights is not None and self.run is not None:
             raise ValueError("Expected --weights with --model or --robustbench, but got a run directory.")
+        if self.run is not None and not (self.run / "model.json").exists():
+            begun = (self.run / "config.json").exists() or (self.run / "checkpoint.pt").exists()
+            why = "its training is not finished: the command that began it continues it" if begun else "there is none"
+            raise ValueError(f"Expected {self.run} to hold a trained model, but {why}.")
 
     @property
     def name(self) -> str:

@@ -35,7 +35,7 @@ def verify(
 
     - `pclc verify w.safetensors --model my.package:network --weights net.pt --dataset cifar10`
     """
-    from pclc.cli.evaluate import check_trained, local_execution, named_data
+    from pclc.cli.evaluate import local_execution, named_data
     from pclc.cli.sources import Source
     from pclc.evaluation import load_witnesses
     from pclc.evaluation import verify as check
@@ -46,7 +46,6 @@ def verify(
     claimed = load_witnesses(witnesses)
     run = Path(model) if model is not None and Path(model).is_dir() else None
     source = Source(run, None if run else model, robustbench, weights, threat_model, trust_factory)
-    check_trained(run)
     execution = local_execution(device)
     told = claimed.data
     name = dataset or (told.name if told else source.dataset)
