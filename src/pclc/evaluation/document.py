@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,8 @@ FILE = "evaluation.json"
 FORMAT = "pclc-evaluation"
 VERSION = 1
 
-_PLAIN = (
-    "attack",
-    "norm",
-    "eps",
-    "stop",
-    "seed",
-    "forwards",
-    "backwards",
-    "seconds",
-    "outside",
-    "carried",
-    "zero_gradient_share",
-    "substitute",
-)
+_NOT_PLAIN = ("robust", "perturbations", "linf", "l2", "x_adv")
+_PLAIN = [field.name for field in fields(Outcome) if field.name not in _NOT_PLAIN]
 
 
 def to_document(result: Evaluation) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import platform
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -96,49 +97,39 @@ def evaluate(
         raise ValueError("Expected `x` to hold multiples of 1/255 with eight_bit=True, but it holds other values.")
     if chunk is not None:
         check_count("chunk", chunk)
-    entries = plan(attacks, radii, norm)
     device = device_of(model, x)
-    run = _Run(
-        model, x, y, index, entries, seed, eight_bit, keep_examples,
-        out=Path(out) if out else None, execution=(execution or Execution()).for_attacks(device), device=device,
-    )  # fmt: skip
+    maker = Maker(model, (execution or Execution()).for_attacks(device), seed, eight_bit, keep_examples)
+    run = _Run(maker, x, y, index, plan(attacks, radii, norm), Path(out) if out else None, device)
     name = model_name or str(getattr(model, "__name__", type(model).__name__))
     return run.go(chunk, progress, name, data_name or "the given images")
 
 
+@dataclass(eq=False)
 class _Run:
-    """The state of one call of :func:`evaluate`."""
+    """One call of :func:`evaluate`."""
 
-    def __init__(
-        self,
-        model: Model,
-        x: Tensor,
-        y: Tensor,
-        index: Tensor,
-        entries: list[Entry],
-        seed: int,
-        eight_bit: bool,
-        keep: bool,
-        *,
-        out: Path | None,
-        execution: Execution,
-        device: torch.device,
-    ) -> None:
-        self.model, self.x, self.y, self.index, self.entries = model, x, y, index, entries
-        self.maker = Maker(model, execution, seed, eight_bit, keep)
-        self.out, self.execution, self.device = out, execution, device
+    maker: Maker
+    x: Tensor
+    y: Tensor
+    index: Tensor
+    entries: list[Entry]
+    out: Path | None
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        self.model, self.execution = self.maker.model, self.maker.execution
         self.versions = {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()}
-        self.model_hash, self.data_hash = model_hash(model), tensor_hash(x, y, index)
-        self.state = State(out)
+        self.model_hash, self.data_hash = model_hash(self.model), tensor_hash(self.x, self.y, self.index)
+        self.state = State(self.out)
         # Before the first pass: a model may count them.
         self.about: dict[str, Any] = {
             "model": self.model_hash,
-            "architecture": architecture_hash(model),
+            "architecture": architecture_hash(self.model),
             "data": self.data_hash,
-            "seed": seed,
-            "eight_bit": eight_bit,
-            "device": device.type,
-            "precision": execution.resolved_precision,
+            "seed": self.maker.seed,
+            "eight_bit": self.maker.eight_bit,
+            "device": self.device.type,
+            "precision": self.execution.resolved_precision,
             "versions": self.versions,
         }
 

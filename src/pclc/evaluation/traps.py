@@ -71,8 +71,6 @@ def look_at_logits(model: Model, x: Tensor, y: Tensor) -> tuple[int, list[str]]:
             "The model seems to return probabilities: every row is non-negative and sums to 1. Attacks need logits: "
             "remove the softmax."
         )
-    elif (logits <= 0).all() and ((logits.double().exp().sum(1) - 1).abs() < 1e-3).all():
-        found.append("The model returns log-probabilities, which attacks can use as logits.")
     return logits.shape[1], found
 
 

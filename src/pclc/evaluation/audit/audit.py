@@ -137,7 +137,7 @@ def audit(
         run = RandomRun if random else Run
         work = run(
             subject, threat, x, y, index, None if claim is None else float(claim), mode, seed, settings,
-            state=state, about=about, peers=peers,
+            state, about, peers,
         )  # fmt: skip
         found = work.go(progress and peers.leads)
         gradients, witnesses = work.gradients(), replace(work.witnesses(data), model_hash=named)

@@ -1,7 +1,7 @@
 """One audit of a model that says the same every time: looks, the ladder of attacks, checks, judgement."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,36 +34,32 @@ _LATE = ("black-box attacks find nothing more", "the audit has converged", "EOT 
 _ESCALATE = ("doubt", "weak attack", "gradients")  # kinds of checks that ask for more than was planned
 
 
+@dataclass(eq=False)
 class Run:
     """The state of one audit of a model that says the same every time."""
 
-    def __init__(
-        self,
-        subject: Subject,
-        threat: Threat,
-        x: Tensor,
-        y: Tensor,
-        index: Tensor,
-        claim: float | None,
-        mode: Mode,
-        seed: int,
-        execution: Execution,
-        *,
-        state: State,
-        about: dict[str, Any] | None,
-        peers: Processes,
-    ) -> None:
-        self.state, self.about, self.peers = state, about, peers
-        self.subject, self.threat, self.claim, self.mode, self.seed = subject, threat, claim, mode, seed
-        self.x, self.y, self.index, self.execution = x, y, index, execution
+    subject: Subject
+    threat: Threat
+    x: Tensor
+    y: Tensor
+    index: Tensor
+    claim: float | None
+    mode: Mode
+    seed: int
+    execution: Execution
+    state: State
+    about: dict[str, Any] | None
+    peers: Processes
+
+    def __post_init__(self) -> None:
         self.findings: dict[str, Finding] = {}
         self.escalated = False
         self.blind = (0, 0)
         self.scene: Scene | None = None
         # Looks are at random examples, wherever the data set has its classes.
-        generator = torch.Generator().manual_seed(seed % 2**63)
-        self.order = torch.randperm(len(x), generator=generator, device="cpu").to(x.device)
-        self.planned = MODES[: MODES.index(mode) + 1]
+        generator = torch.Generator().manual_seed(self.seed % 2**63)
+        self.order = torch.randperm(len(self.x), generator=generator, device="cpu").to(self.x.device)
+        self.planned = MODES[: MODES.index(self.mode) + 1]
 
     def go(self, progress: bool) -> Judgement:
         """Attack and check until there is a verdict."""
