@@ -41,7 +41,7 @@ def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
         f"From {FEWEST_FOR_TWO:,} examples on, the audit looks first at {FIRST_LOOK} of them",
         f"an error chance of {100 * FIRST_ALPHA:g} %, and at all of them with {100 * (ALPHA - FIRST_ALPHA):g} %",
         f"over {DRAWS} fresh draws",
-        f"a random sample of {_SAMPLE} that stand",
+        f"a random sample of {_SAMPLE} survivors",
         f"more than {100 * _WORTH_IT:g} % of the sample",
     ):
         assert words in text, words

@@ -147,7 +147,7 @@ def judge(
     if not is_refuted(overstatement(claimed, torch.zeros_like(worst), 1 - found.confidence), stated):
         return Judgement(
             "cannot judge",
-            f"With {len(worst)} examples, even a witness for each would not refute the claim. Use more examples.",
+            f"There are too few examples ({len(worst)}): even a witness for each would not refute the claim. Use more.",
         )
     if doubts:
         return Judgement(
