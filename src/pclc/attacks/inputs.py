@@ -24,7 +24,8 @@ def check_examples(x: Tensor, y: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"Expected `{name}` to be a tensor, but got a {type(value).__name__}.")
     if x.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"Expected `x` to be float32 or float64 with values in [0, 1], but got {x.dtype}.")
+        advice = ": use x.float() / 255" if x.dtype == torch.uint8 else ""
+        raise TypeError(f"Expected `x` to be float32 or float64 with values in [0, 1], but got {x.dtype}{advice}.")
     if x.dim() < 2:
         raise ValueError(f"Expected `x` to be of shape (N, C, H, W) or (N, ...), but got {tuple(x.shape)}.")
     if y.dtype != torch.int64:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pclc.attacks.balls import random_point
 from pclc.attacks.frozen import frozen
-from pclc.attacks.inputs import check_examples, check_logits, check_randomness, explain_types, pixel_advice
+from pclc.attacks.inputs import check_examples, check_logits, check_randomness, explain_types
 from pclc.attacks.suspicions import is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim, is_success
@@ -28,22 +28,8 @@ class SetupWarning(UserWarning):
     """The model or the data do not look like what an evaluation expects."""
 
 
-def check_pixels(x: Tensor) -> None:
-    """Refuse pixels in 0 ... 255 and normalised ones, the commonest mistakes, with what to do about it."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"Expected `x` to be a tensor, but got a {type(x).__name__}.")
-    if x.dtype == torch.uint8 or (x.is_floating_point() and x.numel() and float(x.max()) > 2):
-        low, high = float(x.min()), float(x.max())
-        advice = "use x.float() / 255" if x.dtype == torch.uint8 else pixel_advice(low, high)
-        raise ValueError(
-            f"Expected `x` to be float with values in [0, 1], but got {x.dtype} with values from {low:g} to {high:g}: "
-            f"{advice}. A model that expects other values needs that scaling as its first layer."
-        )
-
-
 def check_data(x: Tensor, y: Tensor, seed: int, index: Tensor | None) -> Tensor:
     """The places of the images, which are 0 ... N - 1 where nobody says; mistakes in what is given are refused."""
-    check_pixels(x)
     check_examples(x, y)
     index = check_randomness(seed, index, x)
     if not len(x):
