@@ -170,10 +170,14 @@ def warn_of_train_mode(model: Model) -> None:
         )
 
 
+def are_probabilities(logits: Tensor) -> bool:
+    """Whether every row is non-negative and sums to one."""
+    return bool((logits >= 0).all() and ((logits.double().sum(1) - 1).abs() < 1e-3).all())
+
+
 def warn_of_probabilities(logits: Tensor) -> None:
-    """Say so where every row is non-negative and sums to one."""
-    sums = logits.double().sum(1)
-    if (logits >= 0).all() and ((sums - 1).abs() < 1e-3).all():
+    """Say so where a model gives them in place of logits."""
+    if are_probabilities(logits):
         warnings.warn(
             "`model` seems to return probabilities: every row is non-negative and sums to 1. Attacks need logits: the "
             "gradients of probabilities vanish where the softmax is saturated.",

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pclc.attacks.balls import random_point
 from pclc.attacks.frozen import frozen
-from pclc.attacks.inputs import check_examples, check_logits, check_randomness, explain_types
+from pclc.attacks.inputs import are_probabilities, check_examples, check_logits, check_randomness, explain_types
 from pclc.attacks.suspicions import is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim, is_success
@@ -51,8 +51,7 @@ def look_at_logits(model: Model, x: Tensor, y: Tensor) -> tuple[int, list[str]]:
     with torch.no_grad(), ieee_fp32(), frozen(model), explain_types(model, x):
         logits = model(x.clone())
     check_logits(logits, len(x), y)
-    sums = logits.double().sum(1)
-    if (logits >= 0).all() and ((sums - 1).abs() < 1e-3).all():
+    if are_probabilities(logits):
         found.append(
             "The model seems to return probabilities: every row is non-negative and sums to 1. Attacks need logits: "
             "remove the softmax."

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pclc.attacks.frozen import frozen
-from pclc.attacks.inputs import check_logits, explain_types
+from pclc.attacks.inputs import are_probabilities, check_logits, explain_types
 from pclc.attacks.suspicions import is_dynamic, is_random
 from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
@@ -112,7 +112,7 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
         model = Doubled(model)
     with torch.no_grad(), frozen(model):
         dynamic = is_dynamic(model, x)
-    probabilities = bool((logits >= 0).all() and ((logits.double().sum(1) - 1).abs() < 1e-3).all())
+    probabilities = are_probabilities(logits)
     mended, breaks = mend(model, x, y)
     craft = LogProbabilities(mended) if probabilities else mended
     with torch.no_grad(), frozen(craft):
