@@ -1,4 +1,4 @@
-"""What `evaluate` takes as attacks, brought to one form: ours, their texts, and callables of other libraries."""
+"""The attacks that `evaluate` takes, in one form: ours, their texts, and callables of other libraries."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,8 +28,8 @@ class Foreign:
 
     Args:
         call: (model, x, y) to x_adv, of the shape of x.
-        name: stands for the callable and its settings in tables and files. A resumed evaluation believes it: use
-            another name for other settings. None: the callable's own name, and nothing of it is resumed.
+        name: stands for the callable and its settings in tables and files. A resumed evaluation relies on it: use
+            another name for other settings. None: the callable's own name, and its results are not resumed.
         norm: "Linf" or "L2", with `eps`; None: only the box is checked.
         eps: radius of the ball.
 
@@ -58,7 +58,7 @@ class Foreign:
 
 
 class Found(NamedTuple):
-    """What an attack brought back; `success` is None where we have to look ourselves."""
+    """What an attack returned; `success` is None where we have to find out ourselves."""
 
     x_adv: Tensor
     success: Tensor | None

@@ -17,7 +17,7 @@ class Comparison:
         first, second: their accuracies.
         only_first: examples that only the first gets right.
         only_second: examples that only the second gets right.
-        p_value: of McNemar's exact test, two-sided: how often chance alone would part them so far.
+        p_value: of McNemar's exact test, two-sided: how often chance alone would make them differ this much.
     """
 
     first: Accuracy

@@ -1,4 +1,4 @@
-"""Where a model is asked."""
+"""The device that a model runs on."""
 
 import torch
 from torch import Tensor, nn
@@ -15,5 +15,5 @@ def device_of(model: Model, x: Tensor) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What results call it."""
+    """Its name in results."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)

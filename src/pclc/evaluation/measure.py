@@ -1,4 +1,4 @@
-"""Accuracy under attack: every example under every attack, in chunks that are kept, over as many processes as run."""
+"""Accuracy under attack: every example under every attack, in chunks that are saved, shared among processes."""
 
 import math
 import platform
@@ -31,7 +31,7 @@ from pclc.hashes import architecture_hash, model_hash, settings_hash, tensor_has
 from pclc.training.processes import processes
 from pclc.version import __version__
 
-_MOST_ROWS, _MOST_ROWS_ON_CPU = 10_000, 1_000  # a chunk is what a killed evaluation may lose, and a CPU is slow
+_MOST_ROWS, _MOST_ROWS_ON_CPU = 10_000, 1_000  # a killed evaluation may lose one chunk, and a CPU is slow
 _MOST_NUMBERS = 2**27  # in the images of a chunk: 512 MiB as float32
 
 
@@ -56,10 +56,10 @@ def evaluate(
 ) -> Evaluation:
     """Measure the accuracy that is left under each attack and in the worst case.
 
-    Each example is decided by a forward pass in IEEE float32, near ties in float64, whatever made it. It counts as
-    fooled only inside its box and ball. Examples are worked off in chunks; with `out`, each attack on each chunk is
-    kept as soon as it is done, and the same call goes on there after a kill. Under `torchrun` the chunks are shared
-    among the processes, and each returns all of the result.
+    Whatever attack made an example, a forward pass in IEEE float32 decides it, near ties in float64. It only counts as
+    fooled inside its box and ball. Examples are processed in chunks; with `out`, the result of each attack on each
+    chunk is saved as soon as it is there, and the same call continues from it after a kill. Under `torchrun` the chunks
+    are shared among the processes, and each returns the whole result.
 
     Args:
         model: images (N, ...) to logits (N, K). It runs in eval mode on the device it is on and comes back as it was.
@@ -67,21 +67,21 @@ def evaluate(
         y: (N,) int64, the true classes.
         attacks: attacks of `pclc.attacks`, their texts, or callables (model, x, y) -> x_adv of other libraries;
             `pclc.evaluation.Foreign` gives such a callable a name and the budget it is held to.
-        eps: a radius, or several, in place of the one in each attack that has one. From the smallest upwards: with
-            stop="success" an example that a smaller eps has broken counts at the larger one too and is not attacked
-            again; with stop="never" every eps stands for itself. Other settings, such as alpha, stay as they are.
+        eps: one radius or several, to replace that of each attack that has one. They are tried from the smallest
+            upwards: with stop="success" an example that a smaller eps has broken counts at the larger one too and is
+            not attacked again; with stop="never" every eps stands for itself. Other settings, such as alpha, stay.
         norm: with `eps`, the norm to which bare callables are held; None: "Linf".
         seed: of all random numbers.
         index: (N,) int64, the images' places in their data set, to which random numbers belong; None: 0 ... N - 1.
         eight_bit: round adversarial examples to k/255 before they count: toward x and, where that undoes one, away
             from it, as far as the ball allows.
-        keep_examples: keep them in the outcomes and, with `out`, in files.
-        out: folder for `evaluation.json` and what is needed to go on.
-        chunk: examples at a time; None: 10,000, on a CPU 1,000, fewer for large images.
+        keep_examples: keep the adversarial examples in the outcomes and, with `out`, in files.
+        out: folder for `evaluation.json` and for what a killed evaluation needs to continue.
+        chunk: examples per chunk; None: 10,000, on a CPU 1,000, fewer for large images.
         execution: precision of crafting, batch size, compilation, CUDA graphs; the device is the model's.
         progress: show a bar on the error stream.
-        model_name: what the model is called in the result; None: its class.
-        data_name: what the data are called.
+        model_name: name of the model in the result; None: its class.
+        data_name: name of the data in the result.
 
     Example:
         >>> model = torch.nn.Linear(2, 2, bias=False)

@@ -42,7 +42,7 @@ class Maker:
         return Part(fooled, zeros, zeros.clone(), None, len(x), 0, time.perf_counter() - started, 0, 0, None)
 
     def attack(self, entry: Entry, x: Tensor, y: Tensor, index: Tensor, parts: list[Part]) -> Part:
-        """An attack with what it warns of, which is to be told again where the part is not computed again."""
+        """An attack and its warnings, which are repeated where the part is read and not computed again."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             part = self._made(entry, x, y, index, parts)

@@ -1,4 +1,4 @@
-"""What an evaluation shows while it goes on."""
+"""What an evaluation shows while it runs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

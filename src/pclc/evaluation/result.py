@@ -70,16 +70,16 @@ class Outcome:
 
     Attributes:
         attack: its text, or the name of a callable.
-        norm: of the budget; None, as is `eps`, where the attack has none.
+        norm: of the budget; None, like `eps`, where the attack has none.
         eps: radius of the ball.
         stop: "success": an example that the model gets wrong anyway counts as broken. "never": the last iterate counts,
-            as in the tables of papers, which may set a wrong example right. None (a callable of others): as "success".
+            as in the tables of papers, and may set a wrong example right. None (a callable of others): as "success".
         seed: of its random numbers.
         robust: (N,) flags, in the order of the examples.
-        perturbations: how large those that fooled are.
-        forwards: forward passes of the model, in examples; None where nobody counted.
-        backwards: backward passes, in examples; None where nobody counted.
-        seconds: spent on it, over all processes together.
+        perturbations: sizes of those that fooled.
+        forwards: forward passes of the model, in examples; None where unknown.
+        backwards: backward passes, in examples; None where unknown.
+        seconds: spent on it, summed over all processes.
         outside: examples that left the ball or the box, which count as not fooled.
         carried: examples that the same attack broke at a smaller eps, and that were not attacked again.
         zero_gradient_share: of gradients that were exactly zero, a mean over chunks weighted by passes; None where the
@@ -114,7 +114,7 @@ class Outcome:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What makes the figure less than it seems, in words."""
+        """Reasons, in words, why the figure means less than it seems."""
         notes = []
         if self.outside:
             notes.append(
@@ -195,7 +195,7 @@ class Evaluation:
         """(N,) flags: right on the clean image and under every attack.
 
         With a budget, under every attack of this norm with an eps of at most this: what a smaller ball holds is in the
-        larger one too. One of them has to be made at this eps itself: smaller ones alone say too little about it.
+        larger one too. One of them has to be at this eps itself: smaller ones alone say too little about it.
         """
         flags = self.clean.clone()
         for outcome in self._within(norm, eps):

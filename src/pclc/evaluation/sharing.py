@@ -1,4 +1,4 @@
-"""What processes tell each other, as `torchrun` starts them."""
+"""What the processes that `torchrun` started tell each other."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""What evaluations and audits keep on disk while they go on: files that are named by all that decides them."""
+"""What evaluations and audits keep on disk while they run: files named by a hash of all that decides them."""
 
 import json
 import warnings

@@ -1,4 +1,4 @@
-"""Mistakes in the set-up that spoil a figure without an error: told before anybody believes it."""
+"""Mistakes in the set-up that spoil a figure without an error, reported before anybody believes it."""
 
 import copy
 from typing import SupportsFloat
@@ -17,7 +17,7 @@ from pclc.execution import Execution, ieee_fp32
 # Logits that other images of the batch change by more than this share of their size: beyond rounding, also that of bf16
 # and of scales that int8 takes from a whole batch.
 MIXED = 0.02
-# Images that float64 answers otherwise than a plain pass in float32: ties that rounding makes are far fewer.
+# Images that float64 classifies differently than a plain pass in float32; rounding alone makes far fewer ties.
 _TIED = 0.005
 _LOOKED_AT = 8  # images, over and over, to see whether the model is random or mixes them
 _COPIED = 4  # images that are shown among copies of themselves
@@ -29,7 +29,7 @@ class SetupWarning(UserWarning):
 
 
 def check_data(x: Tensor, y: Tensor, seed: int, index: Tensor | None) -> Tensor:
-    """The places of the images, which are 0 ... N - 1 where nobody says; mistakes in what is given are refused."""
+    """The places of the images, 0 ... N - 1 where none are given; mistakes in the data are refused."""
     check_examples(x, y)
     index = check_randomness(seed, index, x)
     if not len(x):
@@ -90,7 +90,7 @@ def look_again(model: Model, x: Tensor, y: Tensor, execution: Execution) -> list
 
 
 def in_train_mode(model: Model) -> int:
-    """How many of its modules are; a plain function has none, and what came through `torch.jit.freeze` has no mode."""
+    """Number of modules in train mode; a plain function has none, and what came through `torch.jit.freeze` no mode."""
     modules = model.modules() if isinstance(model, nn.Module) else ()
     return sum(getattr(module, "training", False) for module in modules)
 

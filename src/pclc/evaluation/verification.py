@@ -79,7 +79,7 @@ def verify(
     root: Path | str | None = None,
     execution: Execution | None = None,
 ) -> Verification:
-    """Check witnesses with one forward pass in float32 and one in float64, and believe nothing that they say.
+    """Check witnesses with one forward pass in float32 and one in float64, without trusting anything in the file.
 
     Args:
         witnesses: them, or their file.

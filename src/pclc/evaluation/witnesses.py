@@ -1,4 +1,4 @@
-"""Adversarial examples as a proof, in a file that anybody can check (`verification`)."""
+"""Adversarial examples as proof, in a file that anybody can check (`verification`)."""
 
 import json
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class DataSource(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Witnesses:
-    """Adversarial examples of one model in one threat model. What it says is a claim; `verify` finds out.
+    """Adversarial examples of one model in one threat model. All of this is only claimed; `verify` checks it.
 
     Attributes:
         examples: (M, ...) float in [0, 1], or uint8.

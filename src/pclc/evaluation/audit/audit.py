@@ -57,15 +57,15 @@ def audit(
     """Judge a claim of robustness: "refuted", "not refuted", or "cannot judge".
 
     Only witnesses refute: adversarial examples inside the ball and the box that the model gets wrong in float32 and in
-    float64. Checks tell whether the attacks can be trusted; where they cannot, more attacks are made, and if that does
-    not help, the verdict is "cannot judge". The audit stops where the claim is refuted, except in mode "full".
+    float64. Checks tell whether the attacks can be trusted. Where they cannot, more attacks are tried, and if that does
+    not help, the verdict is "cannot judge". The audit stops once the claim is refuted, except in mode "full".
 
-    With `out`, what each attack broke is kept until the audit is done, and the same call goes on there after a kill.
-    Under `torchrun` the examples are shared among the processes, and each returns all of the result.
+    With `out`, what each attack broke is saved until the audit is done, and the same call continues after a kill. Under
+    `torchrun` the examples are shared among the processes, and each returns the whole result.
 
     Args:
         model: images (N, ...) to logits (N, K). It runs in eval mode and comes back as it was.
-        x: (N, ...) float in [0, 1]; a random sample of what the claim is about, such as a test set or a part of it.
+        x: (N, ...) float in [0, 1]; a random sample of what the claim is about, such as a test set or part of it.
         y: (N,) int64, the true classes.
         norm: "Linf" or "L2".
         eps: radius of the ball.
@@ -75,11 +75,11 @@ def audit(
         index: (N,) places of the images in their data set; None: 0 ... N - 1.
         loss: name of the loss that the model was trained with, as of `TrainConfig`; its inverse is attacked first.
         twin: a model of the same task trained with cross-entropy, for transfers.
-        data: where the images can be found again; None puts the originals beside the witnesses.
+        data: the data set in which the images are at the places `index`; None puts the originals beside the witnesses.
         out: folder for `audit.json` and `witnesses.safetensors`.
         execution: precision of crafting, batch size, graphs; the device is the model's.
         progress: show a bar on the error stream.
-        model_name, data_name: what they are called in the result.
+        model_name, data_name: their names in the result.
 
     Example:
         >>> model = torch.nn.Linear(2, 3, bias=False)
@@ -97,7 +97,7 @@ def audit(
     if claim is not None and not (isinstance(claim, float | int) and 0 < claim <= 1):
         raise ValueError(f"Expected `claim` to be an accuracy in (0, 1], such as 0.53, but got {claim!r}.")
     if loss is not None:
-        check_choice("loss", loss, get_args(LossName))  # a name that is misspelt would cost the adaptive attack
+        check_choice("loss", loss, get_args(LossName))  # a misspelt name would leave the adaptive attack out
     device = device_of(model, x)
     # Copies of what was made in inference mode, which stays without gradients.
     x, y, index = ((t.clone() if t.is_inference() else t).to(device) for t in (x, y, index))

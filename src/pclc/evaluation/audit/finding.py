@@ -1,4 +1,4 @@
-"""What a check is, and how checks are found: functions, listed here by their decorator."""
+"""What a check is, and how checks are found: functions that a decorator lists here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Check:
     Attributes:
         name: short.
         kind: what firing is evidence of. "doubt" changes a verdict, from "not refuted" to "cannot judge". Of the others
-            only one does: where images mix, no figure is of single images, and there is nothing to judge.
-        question: what is looked at.
+            only one does: where images mix, no figure holds for single images, and there is nothing to judge.
+        question: what it looks at.
         threshold: when it fires.
         source: where the idea comes from.
         next_step: what to try where it fires.
@@ -76,7 +76,7 @@ CHECKS: dict[str, Check] = {}
 def register(
     name: str, *, kind: Kind, question: str, threshold: str, source: str, next_step: str
 ) -> Callable[[Callable[["Scene"], Measured]], Callable[["Scene"], Measured]]:
-    """Decorate a check, and the audit makes it."""
+    """Decorate a check, and every audit runs it."""
     if name in CHECKS:
         raise ValueError(f"Expected `name` to be new, but a check {name!r} is registered already.")
 

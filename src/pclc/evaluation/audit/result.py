@@ -15,7 +15,7 @@ from pclc.evaluation.witnesses import Witnesses
 
 @dataclass(frozen=True)
 class Gradient:
-    """Of one objective: the share of gradients along the path of PGD that vanish, and whether that is little."""
+    """Of one objective: the share of gradients that vanish along the path of PGD, and whether it is small enough."""
 
     objective: str
     vanished: float
@@ -67,12 +67,12 @@ class Audit:
         reason: why, in words.
         claimed: what plain PGD-40 on cross-entropy leaves, with its interval; a number where the claim was stated.
         clean: accuracy without an attack.
-        robust_accuracy: accuracy in the worst case over all attacks, with its interval; what is really left is at most
-            this, and no more was looked for once a claim was refuted.
-        overstatement: how much of the claim is not there, with its bound.
+        robust_accuracy: accuracy in the worst case over all attacks, with its interval; an upper bound on what is left,
+            as the audit stops looking once a claim is refuted.
+        overstatement: how much of the claim is missing, with its bound.
         gradients: which objectives have usable gradients.
-        checks: what each check found. They are evidence about attacks; none of them refutes.
-        witnesses: the adversarial examples that refute, as a file can hold them.
+        checks: what each check found. They are evidence about the attacks; none of them refutes a claim.
+        witnesses: the adversarial examples that refute, ready to be saved.
         steps: the attacks, in their order.
         conditions: what all of it holds for.
         seconds: in total.

@@ -50,7 +50,7 @@ class Scene:
 
     @classmethod
     def of(cls, model: Model, x: Tensor, y: Tensor, norm: Norm, eps: float) -> "Scene":
-        """A scene of its own, for whoever wants a single check."""
+        """A scene outside of an audit, to run a single check."""
         execution = Execution().for_attacks(x.device)
         return cls(look_at_model(model, x, y, execution), x, y, norm, eps, execution=execution)
 

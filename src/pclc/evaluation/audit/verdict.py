@@ -11,15 +11,15 @@ from pclc.evaluation.statistics import lower_bound, upper_bound
 
 Verdict = Literal["refuted", "not refuted", "cannot judge"]
 
-# A default claim may be off by so much of itself. Adversarially trained models lose 6 to 8 % of what their authors
+# A default claim may be off by this share of itself. Adversarially trained models lose 6 to 8 % of what their authors
 # report when AutoAttack measures them, MART 13 %, and defences that fell 21 to 99 % (README of auto-attack). The zoo
 # (`pclc bench zoo`) records the largest loss of an honest model beside it.
 LINE = 0.15
-# And by so much in absolute terms: a model that PGD brings to 1 % claims no robustness, though 0 is 100 % less.
+# And by this much in absolute terms: a model that PGD brings to 1 % claims no robustness, though 0 is 100 % less.
 LEAST = 0.02
-# Chance of a false refutation by the luck of the sample, all looks together.
+# Chance that the luck of the sample refutes a true claim, all looks together.
 ALPHA = 0.05
-# A first look at so many examples, drawn at random, and how its share of ALPHA and of the examples is fixed beforehand.
+# The first look: its number of random examples, its share of ALPHA, and from how many examples on there are two looks.
 FIRST_LOOK, FIRST_ALPHA, FEWEST_FOR_TWO = 256, 0.01, 1024
 # An interval of the worst case that reaches further than this to both sides has too few examples for "not refuted" to
 # say much. From 256 on none does, not even Hoeffding's for random models.
@@ -27,7 +27,7 @@ COARSE = 0.10
 
 
 class Look(NamedTuple):
-    """A moment at which the audit may stop: with so many examples, at this chance of error."""
+    """A moment at which the audit may stop: after this many examples, at this chance of error."""
 
     examples: int
     alpha: float
