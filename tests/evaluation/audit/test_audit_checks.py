@@ -146,6 +146,7 @@ def test_a_transfer_stands_in_for_square_where_there_is_a_twin(case: Case) -> No
     [
         ("eps 0.5 leaves at most chance", lambda case: Scene.of(case.model, case.x[:8], case.y[:8], "L2", 0.5)),
         ("8-bit rounding", lambda case: Scene.of(case.model, case.x[:8] * 0.999, case.y[:8], "Linf", EPS)),
+        ("8-bit rounding", lambda case: of(Noisy(case.model, 0.5), case)),
         ("the audit has converged", lambda case: of(case.model, case)),
         ("black-box attacks find nothing more", lambda case: of(case.model, case)),
         ("EOT has converged", lambda case: of(case.model, case)),
