@@ -107,7 +107,12 @@ def test_only_what_was_measured_alike_is_compared() -> None:
         compare(small, both)
     with pytest.raises(ValueError, match=r"Expected an attack with Linf, eps 0\.3"):
         compare(small, both, "Linf", 0.3)
-    assert compare(small, both, "Linf", 0.1).difference == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compare(small, both, "Linf", 0.1).difference == 0
+    weaker = evaluate(model, x, y, ["noise(eps=0.1)"])
+    with pytest.warns(SetupWarning, match=r"different attacks, .*: fgsm\(eps=0.1\) only the first, noise"):
+        assert compare(small, weaker).difference <= 0
     with pytest.raises(ValueError, match="the same eight_bit"):
         compare(small, evaluate(model, x, y, attacks[:1], eight_bit=True))
 

@@ -1,5 +1,6 @@
 """Evaluations put side by side: more attacks on the same examples, or two models example by example."""
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -7,6 +8,7 @@ import torch
 from pclc.attacks.types import Norm
 from pclc.evaluation.result import Accuracy, Evaluation, Outcome
 from pclc.evaluation.statistics import paired_test
+from pclc.evaluation.traps import SetupWarning
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,9 @@ def combine(*evaluations: Evaluation) -> Evaluation:
                 outcomes.append(outcome)
             elif not torch.equal(same[0].robust, outcome.robust):
                 raise ValueError(f"Expected {outcome.attack} to come out the same in both, but its outcomes differ.")
-    warnings = tuple(dict.fromkeys(text for evaluation in evaluations for text in evaluation.warnings))
+    texts = tuple(dict.fromkeys(text for evaluation in evaluations for text in evaluation.warnings))
     seconds = sum(evaluation.seconds for evaluation in evaluations)
-    return Evaluation(first.clean, first.index, tuple(outcomes), first.conditions, warnings, seconds)
+    return Evaluation(first.clean, first.index, tuple(outcomes), first.conditions, texts, seconds)
 
 
 def _what(outcome: Outcome) -> tuple[object, ...]:
@@ -82,6 +84,15 @@ def compare(first: Evaluation, second: Evaluation, norm: Norm | None = None, eps
         )
     if first.conditions.eight_bit != second.conditions.eight_bit:
         raise ValueError("Expected evaluations with the same eight_bit, but only one was rounded.")
+    faced, other = ({outcome.attack for outcome in each.within(norm, eps)} for each in (first, second))
+    if faced != other:
+        alone = [", ".join(sorted(attacks)) or "none" for attacks in (faced - other, other - faced)]
+        warnings.warn(
+            "The two models faced different attacks, which may explain a part of the difference: "
+            f"{alone[0]} only the first, {alone[1]} only the second.",
+            SetupWarning,
+            stacklevel=2,
+        )
     a, b = first.survivors(norm, eps), second.survivors(norm, eps)
     only_first, only_second = int((a & ~b).sum()), int((b & ~a).sum())
     return Comparison(Accuracy.of(a), Accuracy.of(b), only_first, only_second, paired_test(only_first, only_second))

@@ -198,7 +198,7 @@ class Evaluation:
         larger one too. One of them has to be at this eps itself: smaller ones alone say too little about it.
         """
         flags = self.clean.clone()
-        for outcome in self._within(norm, eps):
+        for outcome in self.within(norm, eps):
             flags &= outcome.robust
         return flags
 
@@ -206,7 +206,8 @@ class Evaluation:
         """The mean over examples of the minimum over attacks, and over the clean image (see `survivors`)."""
         return Accuracy.of(self.survivors(norm, eps))
 
-    def _within(self, norm: Norm | None, eps: float | None) -> list[Outcome]:
+    def within(self, norm: Norm | None = None, eps: float | None = None) -> list[Outcome]:
+        """The outcomes over which `survivors` goes."""
         if (norm is None) != (eps is None):
             raise ValueError(f"Expected `norm` and `eps` together, but got {norm!r} and {eps!r}.")
         if eps is None:
