@@ -37,6 +37,11 @@ def is_inside(x_adv: Tensor, x: Tensor, norm: Norm | None, eps: float | None) ->
     return inside
 
 
+def by_row(flags: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """The rows of `yes` where a flag is set, of `no` elsewhere."""
+    return torch.where(flags.reshape(-1, *[1] * (no.dim() - 1)), yes, no)
+
+
 def is_storable(x: Tensor) -> bool:
     """Whether every pixel is k/255, as a file of bytes has it."""
     levels = x.double() * 255
@@ -80,8 +85,7 @@ def away_from_image(x_adv: Tensor, x: Tensor, norm: Norm | None = None, eps: flo
     if norm == "Linf" and eps is not None:  # each pixel for itself
         whole = whole.clamp(max=math.floor(255 * (eps + _ROUNDING)))
     away = ((levels + whole * moved.sign()).clamp(0, 255) / 255).to(x_adv.dtype)
-    inside = is_inside(away, x, norm, eps).reshape(-1, *[1] * (x.dim() - 1))
-    return torch.where(inside, away, toward_image(x_adv, x))
+    return by_row(is_inside(away, x, norm, eps), away, toward_image(x_adv, x))
 
 
 def as_bytes(x: Tensor) -> Tensor:

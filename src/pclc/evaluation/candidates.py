@@ -11,7 +11,7 @@ from pclc.attacks.frozen import frozen
 from pclc.attacks.inputs import explain_types
 from pclc.attacks.types import Model, Norm
 from pclc.attacks.victim import Victim, is_success
-from pclc.evaluation.budget import distances, is_inside
+from pclc.evaluation.budget import by_row, distances, is_inside
 from pclc.evaluation.device import device_of
 from pclc.execution import Execution, ieee_fp32, in_batches
 
@@ -40,7 +40,7 @@ def look_at(
     inside = is_inside(x_adv, x, norm, eps)
     norms = distances(x_adv, x)[0 if norm == "Linf" else 1]
     # What is not even in the box is not shown to the model.
-    shown = torch.where(inside.reshape(-1, *[1] * (x.dim() - 1)), x_adv, x)
+    shown = by_row(inside, x_adv, x)
     if not len(x):
         return Findings(inside.cpu(), inside.cpu(), inside.cpu(), norms.cpu(), norms.cpu())
     settings = (execution or Execution()).for_attacks(device)

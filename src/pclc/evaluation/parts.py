@@ -11,7 +11,7 @@ from pclc.attacks import AttackWarning
 from pclc.attacks.decide import is_fooled
 from pclc.attacks.types import Model
 from pclc.evaluation.adversaries import Entry
-from pclc.evaluation.budget import as_bytes, away_from_image, distances, is_inside, toward_image
+from pclc.evaluation.budget import as_bytes, away_from_image, by_row, distances, is_inside, toward_image
 from pclc.evaluation.state import Part
 from pclc.execution import Execution
 
@@ -80,7 +80,7 @@ class Maker:
                 forwards = None if forwards is None else forwards + passes
             fooled[todo.cpu()] = (success & inside).cpu()
             # What left the budget is no example of it: nothing of it is kept.
-            x_adv[todo] = torch.where(_rows(inside, x), candidates, x[todo])
+            x_adv[todo] = by_row(inside, candidates, x[todo])
         linf, l2 = (distance.cpu() for distance in distances(x_adv, x))
         if entry.smaller is not None and not self.keep:
             linf[smaller.fooled], l2[smaller.fooled] = smaller.linf[smaller.fooled], smaller.l2[smaller.fooled]
@@ -104,8 +104,3 @@ class Maker:
                 x_adv[rows[hit]], fooled[rows] = shown[rows[hit]], hit
                 passes += len(rows)
         return x_adv, fooled, passes
-
-
-def _rows(flags: Tensor, x: Tensor) -> Tensor:
-    """(N,) flags shaped to go with images."""
-    return flags.reshape(-1, *[1] * (x.dim() - 1))

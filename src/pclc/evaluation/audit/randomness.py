@@ -16,7 +16,7 @@ from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
 from pclc.evaluation.audit.ladder import Mode, Threat, claim_attack, transfers
 from pclc.evaluation.audit.standing import Step, run_quietly
-from pclc.evaluation.budget import is_inside
+from pclc.evaluation.budget import by_row, is_inside
 from pclc.execution import Execution
 
 DRAWS = 20  # of a score
@@ -77,8 +77,7 @@ def attack_random(
 
     def candidates(attack: Attack, through: Model) -> Tensor:
         found = run_quietly(attack, through, x, y, seed, index, execution)
-        inside = is_inside(found, x, norm, eps)
-        return torch.where(inside.reshape(-1, *[1] * (x.dim() - 1)), found, x)
+        return by_row(is_inside(found, x, norm, eps), found, x)
 
     with frozen(model), Victim(model, execution) as victim:
         fresh = replace(execution, batch_size=1) if shares_draws(victim, x) else execution
