@@ -133,9 +133,9 @@ def test_a_page_with_the_marks_for_it_gets_the_short_table(kept: RecordedAudit, 
 
 
 def test_silent_arguments_on_a_refuted_claim_are_told(kept: RecordedAudit) -> None:
-    assert "did not see what is wrong" in sentence(changed(kept, "refuted", fired=False))
-    assert "speak for it: masking 1" in sentence(changed(kept, "refuted", fired=True))
-    assert "did not see" not in sentence(changed(kept, "not refuted", fired=False))
+    assert "do not see what is wrong" in sentence(changed(kept, "refuted", fired=False))
+    assert "these fire: masking 1" in sentence(changed(kept, "refuted", fired=True))
+    assert "do not see" not in sentence(changed(kept, "not refuted", fired=False))
     other = changed(kept, "refuted", fired=False)
     other.audit["attacks"][-1] |= {"attack": "spsa(eps=0.1)", "tried": 500, "spared": 1500}
     assert "spsa(eps=0.1) on 500 of 2,000" in sentence(other)

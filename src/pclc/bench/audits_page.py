@@ -10,7 +10,7 @@ from pclc.evaluation.audit.verdict import LEAST
 from pclc.experiments.pages_text import markdown_table, replace_between
 from pclc.files import write_atomically
 
-MASKING = "masking "  # how the names of the paper's three arguments begin
+MASKING = "masking "  # how the names of the paper's three tests begin
 
 
 def write_audits(results: Path, page: Path) -> int:
@@ -40,8 +40,8 @@ def audits_section(found: Sequence[RecordedAudit]) -> str:
     parts = ["**What this means for the paper's claims.** " + " ".join(summary(found))]
     parts += ["\n".join(f"- {sentence(one)}" for one in found)]
     parts.append(
-        "**The figures.** Accuracies in percent with intervals of at least 95 %, over test images alone: each "
-        "row is one training seed. Seconds are those of the audit."
+        "**The figures.** Accuracies in percent, with intervals of at least 95 % that cover the choice of test images "
+        "only: each row is one training seed. Seconds are those of the audit."
     )
     parts += [markdown_table([_row(one) for one in found]), *_conditions(found), "**The commands**, in their order:"]
     commands = list(dict.fromkeys(command for one in found for command in one.commands))
@@ -84,24 +84,22 @@ def sentence(one: RecordedAudit) -> str:
 
 
 def masking(one: RecordedAudit) -> dict[str, str]:
-    """What each of the paper's three arguments against masking said: "fired", "silent" or "not applicable"."""
+    """What each of the paper's three tests for masking said: "fired", "silent" or "not applicable"."""
     return {check["name"]: check["state"] for check in one.audit["checks"] if check["name"].startswith(MASKING)}
 
 
 def _arguments(one: RecordedAudit) -> str:
     states = masking(one)
     if not states:
-        return "The paper's arguments against masking were not looked at."
+        return "The paper's tests for masking were not made."
     fired = [name for name, state in states.items() if state == "fired"]
     other = [name for name, state in states.items() if state == "not applicable"]
     rest = f" ({', '.join(other)}: not applicable)" if other else ""
     if fired:
-        return f"Of the paper's arguments against masking, these speak for it: {', '.join(fired)}{rest}."
+        return f"Of the paper's tests for masking, these fire: {', '.join(fired)}{rest}."
     if one.audit["verdict"] == "refuted":
-        return (
-            f"The paper's arguments against masking are silent{rest}: they did not see what is wrong with this claim."
-        )
-    return f"The paper's arguments against masking are silent{rest}."
+        return f"The paper's tests for masking are silent{rest}: they do not see what is wrong with this claim."
+    return f"The paper's tests for masking are silent{rest}."
 
 
 def _counted(kind: str, ones: Sequence[RecordedAudit]) -> str:
@@ -112,7 +110,7 @@ def _counted(kind: str, ones: Sequence[RecordedAudit]) -> str:
     words = f"{len(ones)} audits of models {kind}: {verdicts.count('refuted')} refuted"
     if refuted:
         quiet = sum("fired" not in masking(one).values() for one in refuted)
-        words += f" (in {quiet} of these all of the paper's arguments against masking are silent)"
+        words += f" (in {quiet} of these all of the paper's tests for masking are silent)"
     words += f", {verdicts.count('not refuted')} not refuted"
     words += f" ({len(nothing)} because PGD-40 itself leaves at most {100 * LEAST:g} %)" if nothing else ""
     words += f", {verdicts.count('cannot judge')} cannot be judged. " if "cannot judge" in verdicts else ". "
