@@ -273,11 +273,8 @@ class Evaluation:
 
 def _row(name: str, accuracy: Accuracy) -> dict[str, Any]:
     empty = dict.fromkeys(("mean Linf", "max Linf", "mean L2", "max L2", "forward", "backward", "seconds"), "-")
-    return {"attack": name, "accuracy": f"{100 * accuracy.value:.2f}", "interval": _interval(accuracy)} | empty
-
-
-def _interval(accuracy: Accuracy) -> str:
-    return f"{100 * accuracy.low:.2f} to {100 * accuracy.high:.2f}"
+    interval = f"{100 * accuracy.low:.2f} to {100 * accuracy.high:.2f}"
+    return {"attack": name, "accuracy": f"{100 * accuracy.value:.2f}", "interval": interval} | empty
 
 
 def _text(value: float | None, style: str) -> str:

@@ -47,6 +47,7 @@ class Scene:
     survivors: tuple[Tensor, Tensor] | None = None
     gained_blind: tuple[int, int] | None = None
     gained_draws: float | None = None
+    _after: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, model: Model, x: Tensor, y: Tensor, norm: Norm, eps: float) -> "Scene":
@@ -71,15 +72,10 @@ class Scene:
 
     def right_after(self, attack: Attack) -> Tensor:
         """(N,) flags: right after this attack; each attack is run once."""
-        if str(attack) not in self._after:
-            self._after[str(attack)] = right_after(
-                attack, self.subject.craft, self.x, self.y, self.seed, self.execution
-            )
-        return self._after[str(attack)]
-
-    @cached_property
-    def _after(self) -> dict[str, Tensor]:
-        return {}
+        name = str(attack)
+        if name not in self._after:
+            self._after[name] = right_after(attack, self.subject.craft, self.x, self.y, self.seed, self.execution)
+        return self._after[name]
 
     @property
     def index(self) -> Tensor:

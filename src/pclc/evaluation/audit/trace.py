@@ -51,7 +51,8 @@ def trace(model: Model, x: Tensor, y: Tensor, attack: PGD, seed: int, execution:
     craft = Unmoved(model)
     settings = execution.for_attacks(x.device)
     with torch.inference_mode(False), torch.no_grad(), frozen(craft), Victim(craft, settings) as victim:
-        objectives = {name: get_objective(name) for name in OBJECTIVES if name != "dlr" or _classes(victim, x) >= 3}
+        classes = victim.logits(x[:1]).shape[1]
+        objectives = {name: get_objective(name) for name in OBJECTIVES if name != "dlr" or classes >= 3}
         for t in range(attack.steps + 1):
             if t % _EVERY == 0:
                 for name, objective in objectives.items():
@@ -70,7 +71,3 @@ def trace(model: Model, x: Tensor, y: Tensor, attack: PGD, seed: int, execution:
 
 def _vanished(grad: Tensor) -> Tensor:
     return grad.flatten(1).abs().amax(1) < _DENORMAL
-
-
-def _classes(victim: Victim, x: Tensor) -> int:
-    return victim.logits(x[:1]).shape[1]

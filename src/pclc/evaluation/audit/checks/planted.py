@@ -38,7 +38,11 @@ def planted(scene: Scene) -> Measured:
         here, there = features(scene.x.clone()), features(edge)  # into which the model may write
         readout = there - here
         goal = (readout * there).sum(1)
-        inner = torch.stack([(readout * features(_inner(scene, number))).sum(1) for number in range(_INNER)]).amax(0)
+        drawn = (
+            random_point(scene.x, _SHRINK * scene.eps, scene.norm, scene.seed, scene.index, draw)
+            for draw in range(_INNER)
+        )
+        inner = torch.stack([(readout * features(point)).sum(1) for point in drawn]).amax(0)
     separable = goal > inner
     if not separable.any():
         return Measured(None, "no random point could be told apart from the inner ones")
@@ -57,10 +61,6 @@ def planted(scene: Scene) -> Measured:
             hit = (twin(x_adv)[:, 1] > 0)[separable]
     n, found = len(hit), int(hit.sum())
     return Measured(upper_bound(found, n, 1 - scene.level) < _FOUND, f"{found} of {n} are found", found / n)
-
-
-def _inner(scene: Scene, number: int) -> Tensor:
-    return random_point(scene.x, _SHRINK * scene.eps, scene.norm, scene.seed, scene.index, draw=number)
 
 
 def _features(model: Model, x: Tensor) -> Model:
