@@ -18,9 +18,7 @@ from pclc.bench.zoo_models import Detached, Noisy, Optimising, Scaled
 from pclc.evaluation import load_witnesses, verify
 from pclc.evaluation.audit.document import to_document
 from pclc.evaluation.audit.ladder import MODES, Threat, ladder
-from pclc.evaluation.audit.randomness import attack_random
 from pclc.evaluation.audit.standing import Standing
-from pclc.evaluation.audit.verdict import overstatement
 from pclc.evaluation.traps import MIXED, mixing
 
 EPS = 0.1
@@ -195,12 +193,12 @@ def test_luck_is_no_refutation() -> None:
             far = 20 * nn.functional.one_hot(x.argmax(1), 3).float() + 0 * x
             return torch.where(swap, far.roll(1, 1), far)
 
-    x, run = torch.eye(3).repeat(70, 1), pclc.Execution(device="cpu")
-    y, model, threat = x.argmax(1), Lucky(), Threat("Linf", EPS, 3, 20.0, True)
-    left = attack_random(model, model, x, y, torch.arange(210), threat, "quick", 0, run, lambda text, n: None)
-    assert float(left.clean.mean()) == pytest.approx(2 / 3, abs=0.05)
-    assert float(left.worst.mean()) == pytest.approx(2 / 3, abs=0.05)  # the lucky choice is not in the score
-    assert overstatement(left.claimed, left.worst, 0.05).bound == 0
+    x = torch.eye(3).repeat(70, 1)
+    found = pclc.audit(Lucky(), x, x.argmax(1), eps=EPS, mode="quick")
+    assert found.conditions.random
+    assert found.clean.value == pytest.approx(2 / 3, abs=0.05)
+    assert found.robust_accuracy.value == pytest.approx(2 / 3, abs=0.05)  # the lucky choice is not in the score
+    assert found.overstatement.bound == 0
 
 
 class OneDraw(nn.Module):
