@@ -502,3 +502,22 @@ def test_a_default_device_decides_nothing() -> None:
     model, (x, y) = linear(), data(10)
     with torch.device("meta"):
         assert pclc.audit(model, x, y, eps=EPS, mode="quick").verdict != "cannot judge"
+
+
+class Small(nn.Module):
+    """Refuses more images at a time than fit into memory."""
+
+    def __init__(self, model: nn.Module, most: int) -> None:
+        super().__init__()
+        self.model, self.most = model, most
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert len(x) <= self.most, f"{len(x)} images at a time"
+        return self.model(x)  # type: ignore[no-any-return]
+
+
+def test_no_pass_is_larger_than_the_batch_size(case: Case) -> None:
+    run = pclc.Execution(device="cpu", batch_size=16)
+    found = pclc.audit(Small(case.model, 16), case.x, case.y, eps=EPS, mode="quick", execution=run)
+    whole = pclc.audit(Small(case.model, 1000), case.x, case.y, eps=EPS, mode="quick")
+    assert [finding.measured for finding in found.checks] == [finding.measured for finding in whole.checks]

@@ -12,7 +12,7 @@ from pclc.attacks.types import Model
 from pclc.attacks.victim import Victim
 from pclc.evaluation.audit.breaks import Break, has_gradient, mend
 from pclc.evaluation.traps import MIXED, in_train_mode, memory, mixing
-from pclc.execution import Execution, ieee_fp32
+from pclc.execution import Execution, ieee_fp32, in_batches
 
 _TINY = 1e-37  # log of a probability that float32 has lost
 
@@ -113,13 +113,14 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
     with torch.no_grad(), frozen(model):
         dynamic = is_dynamic(model, x)
     probabilities = are_probabilities(logits)
-    mended, breaks = mend(model, x, y)
+    size = settings.resolved_batch_size
+    mended, breaks = mend(model, x[:size], y[:size])
     craft = LogProbabilities(mended) if probabilities else mended
     with torch.no_grad(), frozen(craft):
-        top = craft(x.clone()).topk(2, dim=1).values
+        top = in_batches(lambda rows: craft(rows.clone()), x, size=size).topk(2, dim=1).values
     gap = float((top[:, 0] - top[:, 1]).nanmedian())  # NaN where both are infinite
     about = (training, probabilities, random, mixed, dynamic, breaks)
-    return Subject(model, craft, logits.shape[1], *about, has_gradient(craft, x), gap)
+    return Subject(model, craft, logits.shape[1], *about, has_gradient(craft, x[:size]), gap)
 
 
 def _between(x: Tensor) -> Tensor:

@@ -31,36 +31,41 @@ def planted(scene: Scene) -> Measured:
     if scene.subject.random:
         return Measured(None, "the features are random")
     features = _features(scene.subject.craft, scene.x)
-    edge = random_point(scene.x, scene.eps, scene.norm, scene.seed, scene.index, draw=1000)
+    batches = torch.split(torch.arange(len(scene.x), device=scene.x.device), scene.execution.resolved_batch_size)
+    hit = torch.cat([_found(scene, features, rows) for rows in batches])
+    if not len(hit):
+        return Measured(None, "no random point could be told apart from the inner ones")
+    n, found = len(hit), int(hit.sum())
+    return Measured(upper_bound(found, n, 1 - scene.level) < _FOUND, f"{found} of {n} are found", found / n)
+
+
+def _found(scene: Scene, features: Model, rows: Tensor) -> Tensor:
+    """Whether it is found, of those examples of a batch whose planted point can be told apart from the inner ones."""
+    x, index = scene.x[rows], scene.index[rows]
+    edge = random_point(x, scene.eps, scene.norm, scene.seed, index, draw=1000)
     if scene.norm == "Linf":  # to a corner
-        edge = (scene.x + scene.eps * (edge - scene.x).sign()).clamp(0, 1)
+        edge = (x + scene.eps * (edge - x).sign()).clamp(0, 1)
     with torch.no_grad(), frozen(scene.subject.craft):
-        here, there = features(scene.x.clone()), features(edge)  # into which the model may write
+        here, there = features(x.clone()), features(edge)  # into which the model may write
         readout = there - here
         goal = (readout * there).sum(1)
-        drawn = (
-            random_point(scene.x, _SHRINK * scene.eps, scene.norm, scene.seed, scene.index, draw)
-            for draw in range(_INNER)
-        )
+        drawn = (random_point(x, _SHRINK * scene.eps, scene.norm, scene.seed, index, draw) for draw in range(_INNER))
         inner = torch.stack([(readout * features(point)).sum(1) for point in drawn]).amax(0)
     separable = goal > inner
     if not separable.any():
-        return Measured(None, "no random point could be told apart from the inner ones")
-    threshold = torch.where(separable, (goal + inner) / 2, 0)
+        return separable[separable]
+    x, index, readout, threshold = (each[separable] for each in (x, index, readout, (goal + inner) / 2))
 
     def twin(x: Tensor) -> Tensor:  # rows stay in order: one batch, and stop="never" drops none
         score = (readout * features(x)).sum(1) - threshold
         return torch.stack([torch.zeros_like(score), score], dim=1)
 
-    execution = Execution(device=scene.execution.device, precision="fp32", batch_size=len(scene.x), cuda_graphs=False)
+    execution = Execution(device=scene.execution.device, precision="fp32", batch_size=len(x), cuda_graphs=False)
     attack = APGD(scene.eps, _STEPS, norm=scene.norm, objective="margin", stop="never")
-    zeros = torch.zeros_like(scene.y)
     with frozen(scene.subject.craft):
-        x_adv = run_quietly(attack, twin, scene.x, zeros, scene.seed, scene.index, execution)
+        x_adv = run_quietly(attack, twin, x, torch.zeros_like(index), scene.seed, index, execution)
         with torch.no_grad():
-            hit = (twin(x_adv)[:, 1] > 0)[separable]
-    n, found = len(hit), int(hit.sum())
-    return Measured(upper_bound(found, n, 1 - scene.level) < _FOUND, f"{found} of {n} are found", found / n)
+            return twin(x_adv)[:, 1] > 0
 
 
 def _features(model: Model, x: Tensor) -> Model:
