@@ -61,13 +61,13 @@ class RandomRun(Run):
                 self._late()
                 if self._suspicious and not self._refuted and self.mode != "full":
                     self.escalated = True
-                    self.outcome = self._attack(MODES[MODES.index(self.mode) + 1])
+                    self.outcome = self._attack(MODES[MODES.index(self.mode) + 1], self.outcome)
                     self._late()
         self.overstatement = self._overstatement()
         return self._judge(near)
 
-    def _attack(self, mode: Mode) -> RandomOutcome:
-        """Attack through means over draws, which are doubled until that gains no more.
+    def _attack(self, mode: Mode, earlier: RandomOutcome | None = None) -> RandomOutcome:
+        """Attack through means over draws, which are doubled until that gains no more; `earlier` candidates stay.
 
         Transfers from a twin come before them, where there is one. Square comes after them in mode "full", and in every
         mode where there is no gradient.
@@ -79,8 +79,7 @@ class RandomRun(Run):
         norm, eps = self.threat.norm, self.threat.eps
         x, y, index = self.x[self.rows], self.y[self.rows], self.index[self.rows]
         model, execution = self.subject.model, self.execution
-        steps: list[Step] = []
-        claim = claim_attack(norm, eps)
+        steps = list(earlier.steps) if earlier else []
 
         def candidates(attack: Attack, through: Model) -> Tensor:
             found = run_quietly(attack, through, x, y, self.seed, index, execution)
@@ -88,10 +87,14 @@ class RandomRun(Run):
 
         with frozen(model), Victim(model, execution) as victim:
             fresh = replace(execution, batch_size=1) if shares_draws(victim, x) else execution
-        x_adv = candidates(claim, model)  # nothing mended, as whoever claims it has it
-        clean, claimed = score(model, x, y, fresh), score(model, x_adv, y, fresh)
+        if earlier:
+            clean, claimed, x_adv = earlier.clean, earlier.claimed, earlier.x_adv
+        else:
+            claim = claim_attack(norm, eps)
+            x_adv = candidates(claim, model)  # nothing mended, as whoever claims it has it
+            clean, claimed = score(model, x, y, fresh), score(model, x_adv, y, fresh)
+            self.advance(str(claim), len(x))
         best = score(model, x_adv, y, execution)
-        self.advance(str(claim), len(x))
 
         def attempt(attack: Attack, blind: bool = False) -> None:
             started = time.perf_counter()
