@@ -269,3 +269,26 @@ def test_mart_without_any_false_class(y: int) -> None:
     (grad,) = torch.autograd.grad(loss, logits)
     assert loss == 0
     assert not grad.any()
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "sentence"),
+    [
+        (lambda x: x.flatten(1), TypeError, "Expected `model` to be a torch.nn.Module, but got a function"),
+        (nn.Flatten(), ValueError, "Expected `model` to have parameters that require gradients, but it has none"),
+        (Network().requires_grad_(False), ValueError, "`model` to have parameters that require gradients"),
+        (Network().half(), ValueError, "`model` to take float32 images, but its weights are torch.float16"),
+        (Network().double(), ValueError, "`model` to take float32 images, but its weights are torch.float64"),
+    ],
+)
+def test_what_cannot_be_trained_gets_a_sentence(model: nn.Module, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        pclc.train(model, own_data(0), ONE_EPOCH, execution=CPU)
+
+
+def test_a_model_of_another_precision_that_takes_the_images_is_trained() -> None:
+    class Double(Network):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.double())
+
+    assert pclc.train(Double().double(), own_data(0), ONE_EPOCH, execution=CPU).history

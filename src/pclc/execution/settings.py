@@ -54,7 +54,7 @@ class Execution:
             _check_device(self.device)
         _check_device(str(self.torch_device))  # under torchrun there may be fewer GPUs than processes
         if self.cuda_graphs and self.torch_device.type != "cuda":
-            raise ValueError("Expected `cuda_graphs` to be used with a CUDA device.")
+            raise ValueError(f"Expected `cuda_graphs` to be used with a CUDA device, but got {self.torch_device}.")
 
     @property
     def torch_device(self) -> torch.device:

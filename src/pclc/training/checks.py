@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from pclc.attacks import ProbabilityWarning
 from pclc.data.dataset import Dataset
@@ -17,6 +18,24 @@ _PATIENCE, _ADVERSARIAL_PATIENCE = 5, 10
 
 class TrainingError(RuntimeError):
     """A run that cannot come to anything."""
+
+
+def check_model(model: object) -> None:
+    """Refuse what has nothing to train."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"Expected `model` to be a torch.nn.Module, but got a {type(model).__name__}.")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("Expected `model` to have parameters that require gradients, but it has none.")
+
+
+def check_takes_float32(model: nn.Module, error: RuntimeError) -> None:
+    """Say why a model of another precision failed at float32 images."""
+    others = {str(parameter.dtype) for parameter in model.parameters()} - {str(torch.float32)}
+    if others:
+        raise ValueError(
+            f"Expected `model` to take float32 images, but its weights are {' and '.join(sorted(others))}, and it "
+            f"failed: {error}. Convert it with model.float(); `precision` makes training faster."
+        ) from error
 
 
 def check_outputs(logits: object, some: Dataset, largest: int) -> list[Warning]:

@@ -96,29 +96,31 @@ class TrainConfig:
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists
+        if isinstance(self.milestones, list):  # JSON has lists
+            object.__setattr__(self, "milestones", tuple(self.milestones))
         if self.adversarial is not None:
             object.__setattr__(self, "adversarial", _recipe(self.adversarial))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is float and not _is_number(value):
+                raise ValueError(f"Expected `{field.name}` to be a number, but got {value!r}.")
         expectations = {
             "loss": (self.loss in LOSSES, f"one of {', '.join(LOSSES)}"),
-            "warm_up_epochs": (
-                _whole(self.warm_up_epochs) and self.warm_up_epochs >= 0,
-                "a whole number of at least 0",
-            ),
-            "epochs": (_whole(self.epochs) and self.epochs >= 1, "a whole number of at least 1"),
-            "batch_size": (_whole(self.batch_size) and self.batch_size >= 1, "a whole number of at least 1"),
+            "warm_up_epochs": (_is_whole(self.warm_up_epochs, 0), "a whole number of at least 0"),
+            "epochs": (_is_whole(self.epochs, 1), "a whole number of at least 1"),
+            "batch_size": (_is_whole(self.batch_size, 1), "a whole number of at least 1"),
             "lr": (0 < self.lr < float("inf"), "greater than 0"),
             "lr_factor": (0 < self.lr_factor <= 1, "in (0, 1]"),
-            "milestones": (all(0 < share < 1 for share in self.milestones), "shares of a phase, each in (0, 1)"),
+            "milestones": (_are_shares(self.milestones), "shares of a phase, each in (0, 1)"),
             "weight_decay": (0 <= self.weight_decay < float("inf"), "at least 0"),
             "margin": (0 < self.margin <= 1, "in (0, 1]"),
             "logit_weight": (0 <= self.logit_weight < float("inf"), "at least 0"),
             "alpha": (0 <= self.alpha < float("inf"), "at least 0"),
             "augmentation": (self.augmentation in AUGMENTATIONS, f"one of {', '.join(AUGMENTATIONS)}"),
             "validation": (0 <= self.validation < 1, "in [0, 1)"),
-            "seed": (_whole(self.seed) and 0 <= self.seed < 2**63, "a whole number of at least 0, below 2**63"),
+            "seed": (_is_whole(self.seed, 0) and self.seed < 2**63, "a whole number of at least 0, below 2**63"),
             "optimizer": (self.optimizer in ("adam", "sgd"), "adam or sgd"),
-            "momentum": (self.momentum is None or 0 <= self.momentum < 1, "in [0, 1)"),
+            "momentum": (self.momentum is None or (_is_number(self.momentum) and 0 <= self.momentum < 1), "in [0, 1)"),
             "schedule": (self.schedule in ("step", "cosine"), "step or cosine"),
             "warm_up_share": (0 <= self.warm_up_share < 1, "in [0, 1)"),
             "ema": (0 <= self.ema < 1, "in [0, 1)"),
@@ -214,5 +216,13 @@ def _recipe(value: object) -> AdversarialConfig:
     return value.resolved()
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_shares(values: object) -> bool:
+    return isinstance(values, tuple) and all(_is_number(value) and 0 < value < 1 for value in values)

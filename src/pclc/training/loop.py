@@ -25,7 +25,13 @@ from pclc.models.config import config_of
 from pclc.models.weights import unwrap
 from pclc.training.average import Average
 from pclc.training.batch_loss import BatchLoss, adversarial_loss, plain_loss
-from pclc.training.checks import check_outputs, check_progress, check_settings
+from pclc.training.checks import (
+    check_model,
+    check_outputs,
+    check_progress,
+    check_settings,
+    check_takes_float32,
+)
 from pclc.training.config import Phase, TrainConfig
 from pclc.training.optimizers import load_optimizer, make_optimizer, set_learning_rate
 from pclc.training.processes import Processes, processes
@@ -84,6 +90,7 @@ def train(
         >>> len(result.history)
         1
     """
+    check_model(model)
     if not isinstance(dataset, Dataset):
         raise TypeError(
             f"Expected `dataset` to be a pclc.Dataset, which is made of images, labels and classes, but got "
@@ -159,6 +166,7 @@ class _Run:
             logits = self._logits(self.some)
         except RuntimeError as error:
             if not is_of_layout(error):
+                check_takes_float32(self.model, error)
                 raise
             self.execution = execution = replace(execution, channels_last=False)
             execution.place(self.model)
