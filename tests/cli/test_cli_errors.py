@@ -129,11 +129,11 @@ def test_an_interrupted_training_says_where_it_goes_on(command: Command, monkeyp
 
     monkeypatch.setattr(pclc, "train", interrupted)
     words = ("train", "digits", "--out", "run", *CPU)
-    assert "no checkpoint was due yet, so that the same command begins anew" in command(*words, code=130).err
+    assert "no checkpoint was written yet, so the same command starts again" in command(*words, code=130).err
     directory = pclc.RunDirectory("run")
     directory.begin({})
     directory.save_checkpoint({"history": [{"epoch": 1}, {"epoch": 2}]})
-    assert "the same command goes on after epoch 2." in command(*words, code=130).err
+    assert "the same command resumes after epoch 2." in command(*words, code=130).err
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_list_says_where_only_one_split_is_there(tmp_path):
 def test_check_is_content_with_official_files(small_mnist):
     result = pclc("check", "--root", small_mnist)
     assert result.exit_code == 0, result.stdout
-    assert "mnist: good, 4 of 4 files verified by their checksum" in result.stdout
+    assert "mnist: good, 4 of 4 files verified by checksum" in result.stdout
     assert "cifar10: missing" in result.stdout
     assert "digits: good" in result.stdout
 

@@ -90,7 +90,7 @@ def test_changes_of_a_recipe_do_not_keep_numbers_that_belonged_to_the_old_one() 
     assert adversarial_preset("pc", method="trades").weights == {"beta": 6.0}
     assert adversarial_preset("pc-fast", eps=0.1).resolved().alpha == 0.125
     assert adversarial_preset("madry-cifar10", norm="L2", eps=0.5).resolved().alpha == 0.125
-    with pytest.raises(ValueError, match="Expected `eps` with norm='L2', since that of 'trades' is of Linf"):
+    with pytest.raises(ValueError, match="Expected `eps` with norm='L2', since that of 'trades' is for Linf"):
         adversarial_preset("trades", norm="L2")
     with pytest.raises(ValueError, match=r"a recipe of adversarial training \(paper-grey, .*\), but got 'pgd'"):
         adversarial_preset("pgd")
@@ -103,7 +103,7 @@ def test_json_and_back(preset: AdversarialConfig) -> None:
         loss="ce", warm_up_epochs=0, adversarial=preset, ema=0.99, optimizer="sgd", momentum=0.8, schedule="cosine"
     )
     assert TrainConfig.from_dict(json.loads(json.dumps(config.as_dict()))) == config
-    with pytest.raises(ValueError, match="fields of adversarial training, but got epsilon"):
+    with pytest.raises(ValueError, match="only fields of AdversarialConfig, but got epsilon"):
         AdversarialConfig.from_dict({"epsilon": 0.1})
 
 
@@ -226,11 +226,11 @@ def test_refusals(arguments: dict[str, object], sentence: str) -> None:
         ({"adversarial": PC, "loss": "ce"}, "`warm_up_epochs` to be 0 in adversarial training"),
         (
             {"adversarial": PC, "loss": "ce", "warm_up_epochs": 0, "margin": 0.5},
-            '`margin` to be 0.995 in .* "pc", as that of PC belongs to `adversarial`, but got 0.5',
+            '`margin` to be 0.995 in .* "pc", because PC takes it from `adversarial`, but got 0.5',
         ),
         (
             {"adversarial": PC, "loss": "ce", "warm_up_epochs": 0, "logit_weight": 0.0},
-            '`logit_weight` to be 0.05 in .* "pc", as that of PC belongs to `adversarial`, but got 0.0',
+            '`logit_weight` to be 0.05 in .* "pc", because PC takes it from `adversarial`, but got 0.0',
         ),
     ],
 )

@@ -359,7 +359,7 @@ def test_a_ramp_that_does_not_end_is_said(digits: Dataset) -> None:
         recipe = AdversarialConfig("madry", eps=0.3, steps=1, ramp_epochs=ramp_epochs)
         pclc.train(network(), few, quick(adversarial=recipe, warm_up_epochs=1, epochs=1), execution=CPU)
 
-    with pytest.warns(UserWarning, match=r"ends before its ramp of 2 epochs has: eps grows to 0\.2, not to 0\.3"):
+    with pytest.warns(UserWarning, match=r"ends before its ramp of 2 epochs does: eps only grows to 0\.2, not to 0\.3"):
         run(2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -431,7 +431,7 @@ def test_a_batch_that_does_not_fit_gives_the_same_update(digits: Dataset) -> Non
     few = digits.subset(torch.arange(64))
     execution = Execution(device="cpu", batch_size=20)
     whole = pclc.train(network(), few, config, execution=execution)
-    with pytest.warns(UserWarning, match="worked off in 4 parts"):
+    with pytest.warns(UserWarning, match="processed in 4 parts"):
         parts = pclc.train(Hungry(network(), 20), few, config, execution=execution)
     for got, wanted in zip(parts.model.parameters(), whole.model.parameters(), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)

@@ -44,7 +44,7 @@ def test_a_failed_pass_is_let_go_before_the_next_one(digits: Dataset) -> None:
             raise torch.OutOfMemoryError
         return logits
 
-    with pytest.warns(UserWarning, match="worked off in 4 parts"):
+    with pytest.warns(UserWarning, match="processed in 4 parts"):
         make_step(digits, forward, model)()
     assert len(seen) == 2
 
@@ -60,7 +60,7 @@ def test_parts_of_a_failed_step_do_not_count(digits: Dataset) -> None:
         return logits
 
     step = make_step(digits, forward, model)
-    with pytest.warns(UserWarning, match="worked off in 4 parts"):
+    with pytest.warns(UserWarning, match="processed in 4 parts"):
         step()
     assert calls == [32, 16, 16, 8, 8, 8, 8]
     assert step.take_totals()[2] == 32
@@ -85,7 +85,7 @@ def test_a_recording_that_fails_leaves_no_update(
         return work
 
     monkeypatch.setattr(step_module, "captured", recorded)
-    with pytest.warns(UserWarning, match="worked off in 2 parts"):
+    with pytest.warns(UserWarning, match="processed in 2 parts"):
         step = make_step(digits, model, model, capture=True)
     assert len(recordings) == 2
     assert devices == 2 * [torch.device("cpu")]

@@ -77,7 +77,7 @@ def test_a_checkpoint_of_other_settings_is_not_taken(tmp_path: Path, monkeypatch
             run(0.01)
     (tmp_path / "config.json").unlink()
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"Expected the checkpoint in .* to be of this run, but it is of one"):
+        with pytest.raises(ValueError, match=r"the checkpoint in .* to belong to this run, but it belongs to one"):
             run(0.02)
     (tmp_path / "checkpoint.pt").unlink()
     assert run(0.02).history[0]["lr"] == 0.02
@@ -105,7 +105,7 @@ def test_a_result_of_unknown_settings_is_not_taken(tmp_path: Path) -> None:
     model = pclc.create_model("lenet8", num_classes=2)
     pclc.train(model, own_data(0), ONE_EPOCH, out=tmp_path, execution=CPU)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(ValueError, match=r"has a training\.json without the config\.json"):
+    with pytest.raises(ValueError, match=r"has a training\.json and no config\.json"):
         pclc.train(model, own_data(0), replace(ONE_EPOCH, lr=0.1), out=tmp_path, execution=CPU)
 
 
@@ -189,7 +189,7 @@ def test_a_test_set_that_does_not_fit_is_refused_before_the_first_epoch(tmp_path
     model, data = pclc.create_model("lenet8", num_classes=2), own_data(0)
     assert pclc.train(model, data, ONE_EPOCH, test=replace(data, classes=["a", "b"]), execution=CPU).test_accuracy  # type: ignore[arg-type]
     turned = replace(data, classes=("b", "a"))
-    with pytest.raises(ValueError, match=r"Expected the classes of `test` in the order .* but got \('b', 'a'\) for"):
+    with pytest.raises(ValueError, match=r"`test` to have its classes in the order .* but got \('b', 'a'\) and"):
         pclc.train(model, data, ONE_EPOCH, test=turned, out=tmp_path / "run", execution=CPU)
     colour = replace(data, images=data.images.expand(-1, 3, -1, -1))
     with pytest.raises(ValueError, match=r"Expected `x` to be of shape \(N, 1, 8, 8\), but got \(2, 3, 8, 8\)"):
@@ -200,7 +200,7 @@ def test_a_test_set_that_does_not_fit_is_refused_before_the_first_epoch(tmp_path
 def test_adversarial_training_that_diverges_says_so() -> None:
     recipe = adversarial_preset("madry-mnist", steps=1)
     config = pclc.TrainConfig(loss="ce", warm_up_epochs=0, epochs=2, batch_size=8, lr=1e30, adversarial=recipe)
-    with pytest.raises(TrainingError, match="the training has diverged"):
+    with pytest.raises(TrainingError, match="training has diverged"):
         pclc.train(pclc.create_model("lenet8", num_classes=2), own_data(0), config, execution=CPU)
 
 

@@ -1,4 +1,4 @@
-"""``pclc data``: which data sets there are, where they lie, and whether they are sound."""
+"""``pclc data``: list, download and verify the data sets."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ data_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="List, download and verify the data sets.\n\n"
-    "They are kept as torchvision keeps them, under `--root`, else `$PCLC_DATA`, else the user's cache folder: "
-    "whatever torchvision has downloaded there is found.",
+    "They are kept in torchvision's folders under `--root`, else `$PCLC_DATA`, else the user's cache folder: "
+    "what torchvision has downloaded there is found.",
 )
 
 Root = Annotated[
@@ -41,7 +41,7 @@ def _where(name: str, root: Path | None) -> str:
 
 @data_app.command("list")
 def list_datasets(root: Root = None, as_json: Json = False) -> None:
-    """Show the data sets, and where each was found.
+    """List the data sets and where each was found.
 
     Examples:
 
@@ -73,9 +73,9 @@ def fetch(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets, as in `pclc data list`.")],
     root: Root = None,
 ) -> None:
-    """Download the official files, verify their checksums, and keep them where torchvision would.
+    """Download the official files into torchvision's folders and verify their checksums.
 
-    Files that are there already are verified and kept. A second address is tried where one exists.
+    Files that are already there are verified and kept. If one address fails, a second is tried where there is one.
 
     Examples:
 
@@ -99,14 +99,14 @@ def fetch(
 @data_app.command()
 def check(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Data sets; by default all that are there.")
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Data sets; by default all that are found.")
     ] = None,
     root: Root = None,
     as_json: Json = False,
 ) -> None:
-    """Verify checksums, read every file and count its images; exit with 1 where something is wrong.
+    """Verify checksums, read every file and count the images; exit with 1 if something is wrong.
 
-    A data set that is not there at all is wrong only when it is named.
+    A missing data set is an error only when it is named.
 
     Examples:
 
@@ -140,7 +140,7 @@ def check(
             elif not result.files:
                 state = "good, comes with scikit-learn"
             else:
-                state = f"good, {len(result.verified)} of {len(result.files)} files verified by their checksum"
+                state = f"good, {len(result.verified)} of {len(result.files)} files verified by checksum"
             typer.echo(f"{result.name}: {state}")
             for problem in result.problems if result in wrong else ():
                 typer.echo(f"  {problem}")

@@ -1,4 +1,4 @@
-"""``pclc train``: one model, which can be killed and goes on."""
+"""``pclc train``: train one model; a run that is killed resumes."""
 
 import json
 from pathlib import Path
@@ -23,50 +23,48 @@ def train(
     model: Annotated[
         str | None, typer.Option(help="A network, or package.module:factory; by default the paper's.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of weights, order, augmentation, dropout and crafting.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of weights, order, augmentation, dropout and crafting.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/DATASET-MODEL-LOSS-SEED.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the second phase.")] = None,
     warm_up_epochs: Annotated[
-        int | None, typer.Option(help="Epochs of the first phase; by default as many; with --adversarial 0 for ce.")
+        int | None, typer.Option(help="Epochs of the first phase; by default as many, or 0 with --adversarial and ce.")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples a step, over all processes together.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples per step, over all processes together.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at the start of each phase.")] = None,
-    lr_factor: Annotated[float | None, typer.Option(help="What it is multiplied by at each milestone.")] = None,
-    milestones: Annotated[
-        str | None, typer.Option(help="Shares of a phase after which that happens, such as 0.5,0.75.")
-    ] = None,
+    lr_factor: Annotated[float | None, typer.Option(help="Factor for the learning rate at each milestone.")] = None,
+    milestones: Annotated[str | None, typer.Option(help="Milestones as shares of a phase, such as 0.5,0.75.")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="L2 penalty.")] = None,
     margin: Annotated[float | None, typer.Option(help="xi of PC.")] = None,
     logit_weight: Annotated[float | None, typer.Option(help="lambda of PC-LC; weight of LC in method pc.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Exponent of GCE.")] = None,
-    label_smoothing: Annotated[float | None, typer.Option(help="Of cross-entropy, such as 0.1.")] = None,
+    label_smoothing: Annotated[float | None, typer.Option(help="Smooth cross-entropy's labels, such as 0.1.")] = None,
     augmentation: Annotated[str | None, typer.Option(help="none, crop, crop-flip, authors.")] = None,
     validation: Annotated[float | None, typer.Option(help="Share of the training set to hold out.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="adam, or sgd with Nesterov momentum.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Of sgd; by default 0.9.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd; by default 0.9.")] = None,
     schedule: Annotated[str | None, typer.Option(help="step, or cosine: a linear warm-up, then a cosine to 0.")] = None,
-    warm_up_share: Annotated[float | None, typer.Option(help="Share of a phase in which a cosine rises.")] = None,
-    ema: Annotated[float | None, typer.Option(help="Decay a step of averaged weights, such as 0.999.")] = None,
+    warm_up_share: Annotated[float | None, typer.Option(help="Share of each phase in which the cosine rises.")] = None,
+    ema: Annotated[float | None, typer.Option(help="Average the weights; the decay per step, such as 0.999.")] = None,
     adversarial: Annotated[
         str | None,
         typer.Option(
             help="Adversarial training: paper-grey, paper-cifar10, madry-mnist, madry-cifar10, trades, mart, fast, pc, "
-            "pc-fast. All but paper-... bring their own optimizer, schedule and averaging."
+            "pc-fast. All but paper-... set optimizer, schedule and averaging too."
         ),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="With --adversarial: another method, mix, madry, trades, mart, fast, pc.")
+        str | None, typer.Option(help="With --adversarial: another method: mix, madry, trades, mart, fast, pc.")
     ] = None,
     eps: Annotated[
-        str | None, typer.Option(help="With --adversarial: radius, such as 0.3, 8/255, or a range 0.1,0.3.")
+        str | None, typer.Option(help="With --adversarial: radius, such as 0.3 or 8/255, or a range 0.1,0.3.")
     ] = None,
     norm: Annotated[str | None, typer.Option(help="With --adversarial: Linf or L2, which needs --eps too.")] = None,
     step_size: Annotated[
         str | None, typer.Option(help="With --adversarial: size of a crafting step, such as 2/255.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="With --adversarial: crafting steps.")] = None,
+    steps: Annotated[int | None, typer.Option(help="With --adversarial: number of crafting steps.")] = None,
     objective: Annotated[
-        str | None, typer.Option(help="With --adversarial: what crafting maximises, ce, margin, kl, ...")
+        str | None, typer.Option(help="With --adversarial: what crafting maximises: ce, margin, kl, ...")
     ] = None,
     beta: Annotated[
         float | None, typer.Option(help="With --adversarial: weight of KL in trades and mart, of PC in pc.")
@@ -83,12 +81,12 @@ def train(
     root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
     precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16.")] = "auto",
-    compile: Annotated[bool | None, typer.Option(help="torch.compile; by default where it pays.")] = None,  # noqa: A002
+    compile: Annotated[bool | None, typer.Option(help="Use torch.compile; by default where it pays off.")] = None,  # noqa: A002
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train one model with the paper's protocol, every number of which can be changed.
+    """Train one model with the paper's protocol; every number of it can be changed.
 
-    Killed at any moment, the same command goes on where it was. Over several GPUs or hosts:
+    A run can be killed at any moment; the same command resumes it. On several GPUs or hosts:
     `torchrun --nproc-per-node 8 -m pclc train cifar10`.
 
     Examples:
@@ -132,7 +130,7 @@ def train(
     if recipe is not None:
         config = adversarial_config(dataset, recipe, **given)
     else:
-        both = {} if epochs is None else {"warm_up_epochs": max(0, epochs)}  # that fewer are wrong is said of --epochs
+        both = {} if epochs is None else {"warm_up_epochs": max(0, epochs)}  # a negative number is refused as --epochs
         config = paper_config(dataset, **{**both, **given})
     if os.environ.get("RANK", "0") == "0":
         for sentence in _without_effect(config, given):
@@ -162,21 +160,21 @@ def train(
         typer.echo(
             f"{out}: accuracy {result.test_accuracy:.4f} on the test set, after {len(result.history)} epochs in "
             f"{result.seconds:.1f} s and {result.setup_seconds:.1f} s of set-up"
-            + (f"; epoch {result.best_epoch} was the best under attack" if result.best_epoch else "")
+            + (f"; the weights are of epoch {result.best_epoch}, the best under attack" if result.best_epoch else "")
         )
 
 
 def _what_is_kept(out: Path) -> str:
-    """What the same command will do after an interruption."""
+    """What the same command does after an interruption."""
     import pclc
 
     kept = pclc.RunDirectory(out).load_checkpoint()
     if kept is None:
-        return "no checkpoint was due yet, so that the same command begins anew."
-    return f"the same command goes on after epoch {len(kept['history'])}."
+        return "no checkpoint was written yet, so the same command starts again."
+    return f"the same command resumes after epoch {len(kept['history'])}."
 
 
-# What each number belongs to. It is not refused elsewhere: the command of a run repeats every number of it.
+# The losses and schedules that use an option. With others it is not refused: the command of a run repeats them all.
 _LOSSES = {
     "margin": ("pc", "pc-lc", "pc-lc-authors"),
     "logit_weight": ("pc-lc", "pc-lc-authors"),
@@ -186,9 +184,9 @@ _SCHEDULES = {"lr_factor": ("step",), "milestones": ("step",), "warm_up_share": 
 
 
 def _without_effect(config: "TrainConfig", given: dict[str, Any]) -> list[str]:
-    """A sentence for each option that was given and changes nothing."""
+    """A sentence for each option that was given but has no effect."""
     return [
-        f"--{name.replace('_', '-')} changes nothing with --{option} {value}, only with {' or '.join(users)}."
+        f"--{name.replace('_', '-')} has no effect with --{option} {value}, only with {' or '.join(users)}."
         for option, value, numbers in (("loss", config.loss, _LOSSES), ("schedule", config.schedule, _SCHEDULES))
         for name, users in numbers.items()
         if name in given and value not in users
@@ -196,7 +194,7 @@ def _without_effect(config: "TrainConfig", given: dict[str, Any]) -> list[str]:
 
 
 def _recipe(name: str | None, changes: dict[str, Any]) -> "AdversarialConfig | None":
-    """The recipe of that name with what else was said, or nothing where nothing was."""
+    """The recipe of that name with its changes, or None."""
     from pclc.training import ADVERSARIAL_PRESETS, adversarial_preset
 
     given = {key: value for key, value in changes.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Adversarial training: which examples are crafted, and what is done with them; the usual recipes by name."""
+"""Adversarial training: which examples are crafted and how they enter the loss; the usual recipes by name."""
 
 import warnings
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from pclc.training.robust_losses import check_pc_weights
 
 Method = Literal["mix", "madry", "trades", "mart", "fast", "pc"]
 
-KL = "kl"  # the objective that needs the clean logits, so it is none of `pclc.attacks`
+KL = "kl"  # this objective needs the clean logits, so it is not one of `pclc.attacks`
 
 
 class _Defaults(NamedTuple):
-    """What a method's paper uses, and the numbers that its loss takes."""
+    """The defaults of a method's paper, and the weights of its loss."""
 
     steps: int = 10
     objective: str = "ce"
@@ -42,13 +42,13 @@ _METHODS: dict[str, _Defaults] = {
 }
 METHODS = tuple(_METHODS)
 
-# Fields that came later. They are written down only where they say something, so that older runs keep their hash.
+# Fields that were added later. They are written only where they are set, so that older runs keep their hash.
 _LATER = tuple(name for name in _PC_WEIGHTS if name != "beta")
 
 
 @dataclass(frozen=True)
 class AdversarialConfig:
-    r"""How adversarial examples are made in a training step, and what is done with them.
+    r"""How adversarial examples are made in a training step, and how they enter its loss.
 
     For clean images x, adversarial ones x', softmax f and the phase's criterion L (cross-entropy, PC-LC, ...):
 
@@ -64,30 +64,29 @@ class AdversarialConfig:
                 :func:`pclc.training.pc_adversarial_loss`
     ==========  ============================================================================================
 
-    None stands for what the method's paper uses; :meth:`resolved` fills it in. The authors' programs of TRADES and MART
-    start at noise of 0.001 around the image, and pass clean and adversarial images through the network one after the
-    other; here both start at a random point of the ball, as the others do, and the images pass together.
+    None stands for the default of the method's paper; :meth:`resolved` fills it in. The authors of TRADES and MART
+    start at noise of 0.001 around the image and pass clean and adversarial images through the network separately; here
+    both start at a random point of the ball, like the others, and the images pass together.
 
     Args:
         method: one of the six above.
-        eps: radius of the ball; or (low, high), from which every example draws its own in every epoch.
+        eps: radius of the ball; or (low, high), from which each example draws its own in each epoch.
         alpha: size of a step. None: eps / min(steps, 4); 1.25 eps for "fast", and for "pc" with one step from a random
-            start. With a range of eps it belongs to the upper end, and an example with a smaller eps takes steps that
-            are smaller in proportion.
+            start. With a range of eps it belongs to the upper end; smaller balls get proportionally smaller steps.
         steps: number of steps; 1 without a random start is FGSM. None: 10, for "fast" 1, for "pc" 7.
         random_start: start at a random point of the ball; otherwise at the image.
         objective: what crafting maximises, a name of `pclc.attacks.objective_names()` with an optional logit scale, or
             "kl": KL(f(x) || f(x')). None: "kl" for "trades", otherwise "ce".
-        beta: weight of the KL term in "trades" (None: 6) and "mart" (None: 5), of PC in "pc" (None: 10); the others
-            have none.
+        beta: weight of the KL term in "trades" (None: 6) and "mart" (None: 5), of PC in "pc" (None: 10); not used by
+            the others.
         norm: "Linf" or "L2".
         ramp_epochs: epochs over which eps and alpha grow linearly to their values. Large balls need it: at eps 0.3 on
-            MNIST training may otherwise stand at chance for long before it starts, or for ever.
-        validate_every: epochs from one measurement of robust accuracy to the next; the last epoch is always measured.
+            MNIST training may otherwise stay at chance for a long time, or forever.
+        validate_every: epochs between two measurements of robust accuracy; the last epoch is always measured.
         margin: xi of PC in "pc", in (0, 1]. None: 0.995. With 1 PC is K / (K - 1) times the mean absolute error.
         clean_share: s in "pc", in [0, 1]. None: 0. Where it and `kl_weight` are 0 the loss needs no clean logits.
         kl_weight: kappa in "pc". None: 0.
-        logit_weight: lambda in "pc", where LC needs PC beside it. None: 0.
+        logit_weight: lambda in "pc"; above 0 only where `beta` is. None: 0.
 
     Example:
         >>> config = AdversarialConfig("trades", eps=8 / 255).resolved()
@@ -150,7 +149,7 @@ class AdversarialConfig:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The numbers that the method's loss takes, by name, with every None filled in.
+        """The weights of the method's loss by name, with every None filled in.
 
         Example:
             >>> AdversarialConfig("mart").weights
@@ -186,7 +185,7 @@ class AdversarialConfig:
         """Read what :meth:`as_dict` wrote."""
         unknown = sorted(set(content) - {field.name for field in fields(cls)})
         if unknown:
-            raise ValueError(f"Expected fields of adversarial training, but got {', '.join(unknown)}.")
+            raise ValueError(f"Expected only fields of AdversarialConfig, but got {', '.join(unknown)}.")
         return cls(**content)
 
     def _ends(self) -> tuple[float, float]:
@@ -197,7 +196,7 @@ class AdversarialConfig:
         return self.eps
 
     def _check_weights(self) -> None:
-        """Refuse a number that the method's loss does not take, or that has no meaning there."""
+        """Refuse a weight that the method's loss does not have, or a value without meaning."""
         for name in _PC_WEIGHTS:
             value = getattr(self, name)
             users = [method for method, usual in _METHODS.items() if name in usual.weights]
@@ -212,7 +211,7 @@ class AdversarialConfig:
             check_number("beta", self.beta)
 
     def _check_together(self) -> None:
-        """Refuse what fits one by one but not together."""
+        """Refuse settings that exclude one another."""
         if self.method == "fast" and (self.steps not in (None, 1) or not self.random_start):
             raise ValueError(
                 'Expected method "fast" to take 1 step from a random start, '
@@ -226,9 +225,9 @@ class AdversarialConfig:
             )
 
 
-# Budgets as in the papers, with 8/255 and 2/255 for the 0.031 and 0.007 of TRADES; the optimizer and its schedule are
-# `TrainConfig`'s. The paper of PC-LC does not say whether its PGD starts at random, nor its step. The ramp is not
-# Madry's: without one LeNet-5 stands at chance for long.
+# Budgets as in the papers, with 8/255 and 2/255 for the 0.031 and 0.007 of TRADES; optimizer and schedule belong to
+# `TrainConfig`. The paper of PC-LC states neither start nor step of its PGD. The ramp is not Madry's: without it
+# LeNet-5 stays at chance for a long time.
 ADVERSARIAL_PRESETS: dict[str, AdversarialConfig] = {
     "paper-grey": AdversarialConfig("mix", eps=(0.1, 0.3), steps=1, random_start=False),
     "paper-cifar10": AdversarialConfig("mix", eps=(0.0, 0.1), steps=5),
@@ -245,9 +244,9 @@ ADVERSARIAL_PRESETS: dict[str, AdversarialConfig] = {
 def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
     """A recipe by name, with changes.
 
-    Changing `eps`, `steps` or `norm` drops the recipe's `alpha`, and changing `method` also its `steps`, `objective`
-    and the numbers of its loss, unless they are given too: they belonged to the old value, and go back to what the
-    method uses. Another `norm` needs an `eps` of its own. The recipe's own value, said once more, changes nothing.
+    Changing `eps`, `steps` or `norm` resets the recipe's `alpha`; changing `method` also resets its `steps`,
+    `objective` and loss weights. They become the method's defaults unless they are given too. Another `norm` needs an
+    `eps` of its own.
 
     Example:
         >>> adversarial_preset("trades", eps=0.1).resolved().alpha
@@ -261,7 +260,7 @@ def adversarial_preset(name: str, **changes: Any) -> AdversarialConfig:
     changed = {key for key, value in changes.items() if value != getattr(preset, key, None)}
     if "norm" in changed and "eps" not in changes:
         raise ValueError(
-            f"Expected `eps` with norm={changes['norm']!r}, since that of {name!r} is of {preset.norm}, but got none."
+            f"Expected `eps` with norm={changes['norm']!r}, since that of {name!r} is for {preset.norm}, but got none."
         )
     if changed & {"eps", "steps", "norm"}:
         dropped["alpha"] = None

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-# Until the average has seen enough steps it follows the weights more closely: min(decay, (1 + t) / (10 + t)) at step t,
-# as TensorFlow's ExponentialMovingAverage does, so that it is not held back by the weights a run began with.
+# In early steps the average follows the weights more closely, as TensorFlow's ExponentialMovingAverage does, so that it
+# is not held back by the initial weights.
 _RAMP = 10
 
 
@@ -16,9 +16,8 @@ class Average:
 
     $$\bar w \leftarrow d_t\, \bar w + (1 - d_t)\, w, \qquad d_t = \min\Big(d, \frac{1 + t}{10 + t}\Big)$$
 
-    `update` reads and writes the same tensors each time, so that it can be part of a captured step. Whole numbers, such
-    as BatchNorm's count of batches, are copied, and so is what has infinity in it, such as a mask: the difference of
-    two infinities is no number.
+    `update` reads and writes the same tensors each time, so that it can be part of a captured step. Integers, such as
+    BatchNorm's count of batches, are copied, and so is a tensor with infinities, such as a mask: inf - inf is NaN.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -34,12 +33,12 @@ class Average:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All that an update changes, in a fixed order."""
+        """Everything that an update changes, in a fixed order."""
         return [self._steps, *self._average, *self._copies]
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take the model's present weights in."""
+        """Take in the model's current weights."""
         self._steps += 1
         weight = 1 - ((1 + self._steps) / (_RAMP + self._steps)).clamp(max=self._decay)
         difference = torch._foreach_sub(self._live, self._average)
@@ -49,7 +48,7 @@ class Average:
             average.copy_(live)
 
     def load(self, tensors: list[Tensor]) -> None:
-        """Go on from the `tensors` of an earlier run."""
+        """Continue from the `tensors` of an earlier run."""
         for mine, value in zip(self.tensors, tensors, strict=True):
             mine.copy_(value)
 
@@ -61,7 +60,7 @@ class Average:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The model with averaged weights, and with its own again afterwards."""
+        """Give the model the averaged weights, and its own again afterwards."""
         own = [tensor.clone() for tensor in [*self._live, *self._copied]]
         self.store()
         try:

@@ -1,4 +1,4 @@
-"""From a batch to its loss: on the images as they are, or on adversarial ones made on the spot."""
+"""From a batch to its loss: on clean images, or on adversarial ones crafted on the spot."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -14,7 +14,7 @@ from pclc.training.robust_losses import Criterion, mart_loss, mix_loss, pc_adver
 
 
 class Batch(NamedTuple):
-    """Examples of a step, with what their random numbers belong to."""
+    """The examples of a step, with the place and epoch that key their random numbers."""
 
     x: Tensor
     y: Tensor
@@ -22,20 +22,20 @@ class Batch(NamedTuple):
     epoch: Tensor
 
     def parts(self, count: int) -> list["Batch"]:
-        """The batch in so many parts."""
+        """Split the batch into `count` parts."""
         columns = (self.x.chunk(count), self.y.chunk(count), self.place.chunk(count))
         return [Batch(x, y, place, self.epoch) for x, y, place in zip(*columns, strict=True)]
 
 
 class BatchLoss(Protocol):
-    """The loss of a batch, and the logits whose accuracy counts as the training's."""
+    """The loss of a batch, and the logits from which training accuracy is computed."""
 
     def __call__(self, criterion: Criterion, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the mean loss and (N, K) logits."""
 
 
 def plain_loss(forward: Callable[[Tensor], Tensor], execution: Execution) -> BatchLoss:
-    """The criterion on the images as they are."""
+    """The criterion on clean images."""
 
     def loss(criterion: Criterion, batch: Batch) -> tuple[Tensor, Tensor]:
         with execution.arithmetic():
@@ -53,15 +53,15 @@ def adversarial_loss(
     seed: int,
     execution: Execution,
 ) -> BatchLoss:
-    """Craft on the model in eval mode, then the method's loss in training mode; logits of the adversarial images.
+    """Craft on the model in eval mode, then compute the method's loss in training mode.
 
-    Where clean images are needed too they go through the network in one pass with the adversarial ones: BatchNorm sees
-    both as one batch, and the network is run once. Nothing here waits for the device.
+    Clean images, where the method needs them, go through the network in one pass with the adversarial ones, so that
+    BatchNorm sees both as one batch. Training accuracy is that on the adversarial images. Nothing waits for the device.
 
     Args:
-        model: whose mode and weights crafting freezes.
-        attacked: gives the forward pass for crafting with the weights as they are: `model`, or made from it, without a
-            wrapper for many processes.
+        model: its mode and weights are frozen while crafting.
+        attacked: returns the forward pass for crafting, with current weights: `model` or something made from it, but
+            without the wrapper for several processes.
         forward: the forward pass for training.
         config: resolved.
         seed: of crafting's random numbers.
@@ -83,7 +83,7 @@ def adversarial_loss(
     return loss
 
 
-# The other methods' loss is the criterion on the adversarial images.
+# For the other methods the loss is the criterion on the adversarial images.
 _LOSSES: dict[str, Callable[..., Tensor]] = {
     "mix": mix_loss,
     "trades": trades_loss,

@@ -1,4 +1,4 @@
-"""What is trained and how: one frozen object that goes into the run directory."""
+"""The settings of a training run: one frozen object, which is kept in the run directory."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -12,7 +12,7 @@ from pclc.training.adversarial import AdversarialConfig
 
 LossName = Literal["ce", "gce", "cot", "pc", "pc-lc", "pc-lc-authors"]
 
-# What each loss does in its first and in its second phase. A step makes one update for each criterion in turn: COT
+# The criteria of each loss in its first and second phase. A step makes one update for each criterion in turn: COT
 # alternates cross-entropy and complement entropy.
 _PHASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ce": (("ce",), ("ce",)),
@@ -24,14 +24,14 @@ _PHASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 LOSSES = tuple(_PHASES)
 
-# Fields that came later. They are written down only where they say something, so that older runs keep their hash.
+# Fields that were added later. They are written only where they are set, so that older runs keep their hash.
 _LATER = ("optimizer", "momentum", "schedule", "warm_up_share", "ema", "adversarial", "label_smoothing")
 _MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Epochs with the same criteria, begun with a fresh optimizer."""
+    """Epochs with the same criteria, started with a fresh optimizer."""
 
     criteria: tuple[str, ...]
     epochs: int
@@ -42,34 +42,34 @@ class TrainConfig:
     """The paper's protocol; every number can be changed.
 
     Training has two phases, each with a fresh Adam at `lr`, multiplied by `lr_factor` at a third and at two thirds of
-    the phase, unless `optimizer` and `schedule` say otherwise. PC-LC begins with cross-entropy, because its gradient
-    vanishes on samples that are still unlikely; the other losses use the same loss twice, so that only the loss
-    differs.
+    the phase, unless `optimizer` and `schedule` say otherwise. PC-LC starts with cross-entropy, because its gradient
+    vanishes on samples whose true class is still unlikely; the other losses are used in both phases, for a fair
+    comparison.
 
     Args:
         loss: "ce", "gce", "cot", "pc" (no logit constraint), "pc-lc" (as printed), "pc-lc-authors" (as in the authors'
             code: soft constraint, PC averaged over classes).
         warm_up_epochs: length of the first phase; 0 leaves it out.
         epochs: length of the second phase.
-        batch_size: examples a step, over all processes together.
+        batch_size: examples per step, over all processes together.
         lr: learning rate at the start of each phase, or at its peak with schedule="cosine".
-        lr_factor: what it is multiplied by at each milestone.
-        milestones: shares of a phase after which that happens.
-        weight_decay: L2 penalty inside the gradient, as Adam and SGD have it.
+        lr_factor: factor by which the learning rate is multiplied at each milestone.
+        milestones: the milestones, as shares of a phase.
+        weight_decay: L2 penalty, added to the gradient.
         margin: xi of PC.
         logit_weight: lambda of PC-LC.
         alpha: exponent of GCE.
-        augmentation: name of one of `pclc.data.augment.AUGMENTATIONS`.
-        validation: share of the training set that is held out, the same for every seed; 0 trains on all of it.
-        seed: of the weights (where they are made by the command), the order, the augmentation, dropout and crafting.
+        augmentation: a name in `pclc.data.augment.AUGMENTATIONS`.
+        validation: share of the training set that is held out, the same examples for every seed; 0: none.
+        seed: seed of order, augmentation, dropout and crafting; with `pclc train` also of the weights.
         optimizer: "adam", or "sgd" with Nesterov momentum.
         momentum: of SGD; None: 0.9.
         schedule: "step", falling at the milestones; or "cosine", which rises linearly for the share `warm_up_share` of
             each phase and then falls to 0 as a cosine. The rate changes from epoch to epoch, not within one.
-        warm_up_share: see there; not to be confused with the phase of `warm_up_epochs`.
-        ema: decay a step of averaged weights, such as 0.999, which are then what is measured and saved; 0: no average.
-        adversarial: adversarial training, in both phases; held with every number filled in. None: on clean images.
-            Method "pc" has PC in it, and its own `margin` and `logit_weight`: it takes loss="ce" in a single phase.
+        warm_up_share: see `schedule`; unrelated to the phase of `warm_up_epochs`.
+        ema: decay per step of averaged weights, such as 0.999; the average is then measured and saved. 0: no average.
+        adversarial: adversarial training, in both phases; kept with every None filled in. None: on clean images.
+            Method "pc" contains PC, with its own `margin` and `logit_weight`, and needs loss="ce" in a single phase.
         label_smoothing: of cross-entropy, in [0, 1): the target is 1 - s for the true class, plus s / K for each.
     """
 
@@ -142,11 +142,11 @@ class TrainConfig:
             self._check_pc()
 
     def _check_pc(self) -> None:
-        """Refuse settings that method "pc" would not use."""
+        """Refuse settings that method "pc" would ignore."""
         numbers = {field.name: field.default for field in fields(self) if field.name in ("margin", "logit_weight")}
         for name, needed in {"loss": "ce", "warm_up_epochs": 0, **numbers}.items():
             if getattr(self, name) != needed:
-                place = ", as that of PC belongs to `adversarial`" if name in numbers else ""
+                place = ", because PC takes it from `adversarial`" if name in numbers else ""
                 raise ValueError(
                     f'Expected `{name}` to be {needed!r} in adversarial training with method "pc"{place}, '
                     f"but got {getattr(self, name)!r}."
@@ -159,14 +159,14 @@ class TrainConfig:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """What is done, in order."""
+        """The phases in order, without an empty one."""
         first, second = _PHASES[self.loss]
         phases = Phase(first, self.warm_up_epochs), Phase(second, self.epochs)
         return tuple(phase for phase in phases if phase.epochs)
 
     @property
     def images(self) -> Augmentation:
-        """The augmentation that is meant."""
+        """The augmentation of that name."""
         return AUGMENTATIONS[self.augmentation]
 
     def criterion(self, name: str) -> nn.Module:
@@ -182,7 +182,7 @@ class TrainConfig:
         return PCLoss(self.margin, self.logit_weight if name == "pc-lc" else 0.0)
 
     def learning_rate(self, phase: Phase, epoch: int) -> float:
-        """The learning rate in an epoch (from 0) of a phase; on a cosine, that of the middle of the epoch."""
+        """The learning rate in an epoch (from 0) of a phase; with a cosine, that at the middle of the epoch."""
         if self.schedule == "cosine":
             done = (epoch + 0.5) / phase.epochs
             if done < self.warm_up_share:
@@ -204,7 +204,7 @@ class TrainConfig:
         """Read what :meth:`as_dict` wrote."""
         unknown = sorted(set(content) - {field.name for field in fields(cls)})
         if unknown:
-            raise ValueError(f"Expected fields of a training configuration, but got {', '.join(unknown)}.")
+            raise ValueError(f"Expected only fields of TrainConfig, but got {', '.join(unknown)}.")
         return cls(**content)
 
 

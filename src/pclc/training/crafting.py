@@ -1,4 +1,4 @@
-"""Adversarial examples inside a training step: the attacks' own loop, without anything that waits for the device."""
+"""Adversarial examples inside a training step: the loop of the attacks, without anything that waits for the device."""
 
 from functools import partial
 

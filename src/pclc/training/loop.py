@@ -1,4 +1,4 @@
-"""Training: phases of epochs of steps, which can be killed anywhere and goes on where it was."""
+"""Training: phases of epochs of steps. A run that is killed resumes from its last checkpoint."""
 
 import math
 import time
@@ -43,10 +43,10 @@ from pclc.training.step import Step
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A trained model and how it came about.
+    """A trained model and how it was trained.
 
-    `best_epoch` is the epoch, from 1, whose weights the model has where one was chosen: in adversarial training with a
-    validation split. None: those of the last epoch.
+    `best_epoch` is the epoch (from 1) whose weights the model has, where one was chosen: in adversarial training with a
+    validation split. None: the weights are those of the last epoch.
     """
 
     model: nn.Module
@@ -72,15 +72,15 @@ def train(
     """Train a model in place.
 
     Args:
-        model: takes images in [0, 1] and gives logits. Layers in eval mode whose parameters are frozen, by
-            `requires_grad_(False)`, stay in eval mode: a frozen BatchNorm keeps its statistics.
-        dataset: the training set; `config.validation` of it may be held out.
+        model: maps images in [0, 1] to logits. Layers in eval mode whose parameters are frozen by
+            `requires_grad_(False)` stay in eval mode: a frozen BatchNorm keeps its statistics.
+        dataset: the training set, of which `config.validation` may be held out.
         config: what is trained and how; by default the paper's protocol for grey images.
-        out: run directory. A run that was killed there goes on; one that is finished is read.
+        out: run directory. A run that was killed there resumes; a finished one is read back.
         execution: where and how fast.
-        test: a set on which the final model's accuracy is measured, in float32. Nothing is chosen by it.
-        progress: show a bar on the error stream.
-        checkpoint_seconds: least time between two checkpoints; they fall on ends of epochs.
+        test: a set on which the final model's accuracy is measured, in float32. Nothing is chosen on it.
+        progress: show a progress bar on stderr.
+        checkpoint_seconds: least time between two checkpoints, which are written at the end of epochs.
 
     Example:
         >>> import pclc
@@ -93,8 +93,7 @@ def train(
     check_model(model)
     if not isinstance(dataset, Dataset):
         raise TypeError(
-            f"Expected `dataset` to be a pclc.Dataset, which is made of images, labels and classes, but got "
-            f"{type(dataset).__name__}."
+            f"Expected `dataset` to be a pclc.Dataset of images, labels and classes, but got {type(dataset).__name__}."
         )
     for name, given, kind in (("config", config, TrainConfig), ("test", test, Dataset)):
         if given is not None and not isinstance(given, kind):
@@ -103,8 +102,8 @@ def train(
         ours, theirs = tuple(dataset.classes), tuple(test.classes)
         if theirs != ours and set(theirs) == set(ours):
             raise ValueError(
-                "Expected the classes of `test` in the order of those of `dataset`, as a label has to mean the same, "
-                f"but got {theirs!r} for {ours!r}."
+                "Expected `test` to have its classes in the order of `dataset`, because labels are positions in it, "
+                f"but got {theirs!r} and {ours!r}."
             )
     config = config or TrainConfig()
     execution = execution or Execution()
@@ -114,13 +113,13 @@ def train(
 
 
 def accuracy(model: nn.Module, dataset: Dataset, execution: Execution | None = None) -> float:
-    """Share of a data set that the model gets right, in eval mode and IEEE float32."""
+    """Share of a data set that the model classifies correctly, in eval mode and IEEE float32."""
     execution = execution or Execution()
     device = execution.torch_device
 
     def correct(images: Tensor, labels: Tensor) -> Tensor:
         x = images.to(device).float() / 255
-        # As they come where that will do: on CUDA channels last is slow without tensor cores.
+        # As they are, where that will do: on CUDA channels last is slow without tensor cores.
         logits: Tensor = model(x if execution.channels_last else execution.lay_out(x))
         return logits.argmax(1) == labels.to(device)
 
@@ -130,7 +129,7 @@ def accuracy(model: nn.Module, dataset: Dataset, execution: Execution | None = N
 
 
 def _is_held_still(module: nn.Module) -> bool:
-    """Whether somebody froze it. Eval mode alone does not say so: that is how a loaded model comes."""
+    """Whether somebody froze it. Eval mode alone does not tell: every loaded model is in it."""
     asked = [parameter.requires_grad for parameter in module.parameters()]
     return not module.training and len(asked) > 0 and not any(asked)
 
@@ -148,12 +147,13 @@ class _Run:
         peers: Processes,
     ) -> None:
         self.config, self.directory, self.execution, self.peers = config, directory, execution, peers
+        self.written = directory if peers.leads else None  # the one process that writes
         self.device = execution.torch_device
         self.captures = execution.captures and peers.count == 1
         self.num_classes = len(dataset.classes)
         self.validation: Dataset | None = None
         self.dataset_name = dataset.name
-        # The name says what the images are where they were read by it; of a part or a changed copy it does not.
+        # For a data set as it was read the name identifies the images; for a part or a changed copy it does not.
         self.own_data = {} if dataset.as_read else {"hash": tensor_hash(dataset.images, dataset.labels)}
         if config.validation:
             dataset, self.validation = split_validation(dataset, config.validation)
@@ -195,13 +195,13 @@ class _Run:
 
     def go(self, test: Dataset | None, progress: bool, checkpoint_seconds: float) -> TrainResult:
         if test is not None:
-            self._logits(test)  # images that the model does not take are said now, not after the last epoch
-        if self.directory and self.peers.leads:
-            self.directory.begin(self._description())
+            self._logits(test)  # images that the model does not take fail now, not after the last epoch
+        if self.written:
+            self.written.begin(self._description())
         if self.directory and self.directory.finished:
             return self._read_back(self.directory, test)
-        with self.directory.held() if self.directory and self.peers.leads else nullcontext():
-            # By somebody else, meanwhile. Of several processes only the first holds the folder, and all have to agree.
+        with self.written.held() if self.written else nullcontext():
+            # By another call, meanwhile. Of several processes only the first holds the folder, and all have to agree.
             if self.directory and self.peers.count == 1 and self.directory.finished:
                 return self._read_back(self.directory, test)
             return self._train(test, progress, checkpoint_seconds)
@@ -211,8 +211,8 @@ class _Run:
         resumed = self.directory.load_checkpoint() if self.directory else None
         if self.directory and resumed and resumed.get("run", self._hash()) != self._hash():
             raise ValueError(
-                f"Expected the checkpoint in {self.directory.path} to be of this run, but it is of one with other "
-                "settings. Remove it, and the run begins anew."
+                f"Expected the checkpoint in {self.directory.path} to belong to this run, but it belongs to one with "
+                "other settings. Remove it to start again."
             )
         if resumed:
             self.model.load_state_dict(resumed["model"])
@@ -222,11 +222,11 @@ class _Run:
                 self.average.load(resumed["average"])
             if self.selection and "best" in resumed:
                 self.selection.best = Best(**resumed["best"])
-        if self.directory and self.peers.leads:
-            self.directory.write_metrics(self.history)
+        if self.written:
+            self.written.write_metrics(self.history)
         generators = torch.random.fork_rng([self.device] if self.device.type == "cuda" else [])
         title = f"{self.dataset_name} {self.config.loss}"
-        folder = self.directory.path if self.directory and self.peers.leads else None
+        folder = self.written.path if self.written else None
         done = len(self.history)
         with generators, bar(title, epochs, done, progress) as shown, tensorboard(folder, done) as board:
             self.shown = shown
@@ -281,13 +281,12 @@ class _Run:
             entry = self._run_epoch(epoch, phase, lr, step)
             for watch in watchers:
                 watch(entry)
-            if self.directory and self.peers.leads:
-                self.directory.append_metrics(entry)
-            # Before the checkpoint: from one of a run that came to nothing, the same call would go on or even finish.
+            if self.written:
+                self.written.append_metrics(entry)
+            # Before the checkpoint, from which a run that has diverged would resume, or even finish.
             check_progress(self.history[first:], self.config, self.num_classes, self.diverged)
-            due = time.perf_counter() - last_checkpoint >= checkpoint_seconds
-            if self.directory and self.peers.leads and due:
-                self.directory.save_checkpoint(self._checkpoint(optimizer))
+            if self.written and time.perf_counter() - last_checkpoint >= checkpoint_seconds:
+                self.written.save_checkpoint(self._checkpoint(optimizer))
                 last_checkpoint = time.perf_counter()
         self.model.zero_grad(set_to_none=True)
 
@@ -311,8 +310,8 @@ class _Run:
             "images_per_second": examples / seconds,
         }
         with self.average.in_place() if self.average else nullcontext():
-            self.peers.share_buffers(self.model)  # what is measured in parts must be one model
-            # The loss of an epoch does not see what its last step did. A masked class, at -inf, is no divergence.
+            self.peers.share_buffers(self.model)  # processes that measure a share each must have the same model
+            # The loss of an epoch does not show what its last step did. A masked class, at -inf, is no divergence.
             self.diverged = not math.isfinite(loss) or not bool((self._logits(self.some) < torch.inf).all())
             if self.validation is not None:
                 entry["validation_accuracy"] = accuracy(self.model, self.validation, self.execution)
@@ -323,7 +322,7 @@ class _Run:
 
     @property
     def best(self) -> Best | None:
-        """The epoch whose weights are to be kept; None where none is chosen."""
+        """The epoch whose weights are kept; None where none is chosen."""
         return self.selection.best if self.selection else None
 
     def _batch_loss(self, parallel: nn.Module) -> BatchLoss:
@@ -334,9 +333,9 @@ class _Run:
         return adversarial_loss(self.model, self._attacked(), forward, recipe, seed, self.execution)
 
     def _attacked(self) -> Callable[[], Callable[[Tensor], Tensor]]:
-        """What crafting passes through in a step: the model made ready anew where that is best, or compiled.
+        """The forward pass for crafting: the model made ready again in each step where that is best, or compiled.
 
-        To make it ready takes many small operations, which a recorded step does not have to wait for.
+        Making it ready takes many small operations, which cost little in a recorded step.
         """
         ready = partial(made_ready, self.model, replace(self.execution, compile=False))
         if self.captures and self.execution.resolved_precision != "fp32":
@@ -345,9 +344,9 @@ class _Run:
                     x = self.execution.lay_out(self.some.images.to(self.device).float() / 255)
                     norms = [module for module in self.model.modules() if isinstance(module, nn.BatchNorm2d)]
                     spreads = [norm.running_var for norm in norms if norm.running_var is not None]
-                    # A new BatchNorm changes nothing, and nobody would see that it is folded where it should not be.
+                    # A new BatchNorm changes nothing, so that a wrong folding of it would not show.
                     for spread in spreads:
-                        spread /= 4  # which rounds nothing
+                        spread /= 4  # exact
                     try:
                         same = is_same(self.model, ready(), x, self.execution)
                     finally:
@@ -389,16 +388,16 @@ class _Run:
         }
 
     def _hash(self) -> str:
-        """What a checkpoint belongs to: the run as its folder has it. Without a folder there is none."""
+        """The run that a checkpoint belongs to, as its folder describes it."""
         assert self.directory is not None
         return settings_hash(self.directory.config)
 
     def _finish(self, test: Dataset | None) -> TrainResult:
         test_accuracy = accuracy(self.model, test, self.execution) if test is not None else None
         taken = self.best.epoch if self.best else len(self.history)
-        if self.directory and self.peers.leads:
-            save_model(self.model, self.directory.path)
-            self.directory.finish(
+        if self.written:
+            save_model(self.model, self.written.path)
+            self.written.finish(
                 {
                     "epochs": len(self.history),
                     "seconds": self.seconds,
@@ -418,7 +417,7 @@ class _Run:
         result = directory.result
         self.history, self.seconds = directory.metrics, result["seconds"]
         self.setup_seconds = result["setup_seconds"]
-        # Measured again: what is kept may be of no test set, or of another one.
+        # Measured again: the accuracy in the folder may be of another test set, or of none.
         measured = result["test_accuracy"] if test is None else accuracy(self.model, test, self.execution)
         return self._result(measured, result.get("best_epoch"))
 

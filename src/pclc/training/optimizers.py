@@ -1,4 +1,4 @@
-"""Optimizers whose learning rate a captured step sees move."""
+"""Optimizers whose learning rate can change under a captured step."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,9 +15,9 @@ _FLAGS = ("foreach", "capturable", "differentiable", "fused")
 def make_optimizer(
     config: TrainConfig, parameters: Iterable[nn.Parameter], device: torch.device
 ) -> torch.optim.Optimizer:
-    """Adam, or SGD with Nesterov's momentum, fused: one launch for all parameters.
+    """Adam, or SGD with Nesterov momentum, fused: one launch for all parameters.
 
-    On CUDA the learning rate is a tensor, because a graph replays numbers as they were.
+    On CUDA the learning rate is a tensor, because a CUDA graph replays numbers as they were recorded.
     """
     on_cuda = device.type == "cuda"
     lr = torch.tensor(config.lr, device=device) if on_cuda else config.lr
@@ -38,13 +38,12 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Go on from a checkpoint, perhaps of another device.
+    """Continue from a checkpoint, perhaps of another device.
 
-    What is computed is the checkpoint's; how it is computed stays the optimizer's own, because the device decides it:
-    the flags, and the place of the learning rate, which is a tensor on the device or a number.
+    The flags, and whether the learning rate is a tensor, stay those of `optimizer`, because they depend on the device.
     """
     own = [(group["lr"], {flag: group[flag] for flag in _FLAGS if flag in group}) for group in optimizer.param_groups]
-    # Before loading: torch goes by the flags in the state when it puts tensors on the device.
+    # Before loading: torch places tensors according to the flags in the state.
     groups = [{**group, **flags} for group, (_, flags) in zip(state["param_groups"], own, strict=True)]
     optimizer.load_state_dict({**state, "param_groups": groups})
     for group, (rate, _) in zip(optimizer.param_groups, own, strict=True):

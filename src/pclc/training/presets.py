@@ -9,7 +9,7 @@ from pclc.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Preset:
-    """The network and the numbers that the paper uses for a data set, or that suit it where it has none.
+    """The network and the numbers that the paper uses for a data set, or suitable ones where it has none.
 
     `adversarial_lr` is the peak of SGD's learning rate in adversarial training.
     """
@@ -21,10 +21,10 @@ class Preset:
     adversarial_lr: float = 0.2
 
 
-# T = 50 epochs a phase on grey sets and 150 on colour ones. The augmentation is not stated in the paper: none on grey
-# sets, what is common on colour ones (digits of house numbers are not mirrored), the authors' own on Tiny ImageNet.
-# The LeNets have no BatchNorm, and stand at chance with adversarial training at the rate of the others. CIFAR-10's rate
-# was chosen on held-out images, for cross-entropy with and without PC.
+# T = 50 epochs a phase on grey sets and 150 on colour ones. The paper does not state its augmentation: here none on
+# grey sets, the common one on colour sets (house numbers are not mirrored), the authors' own on Tiny ImageNet. The
+# LeNets have no BatchNorm; at the others' rate adversarial training leaves them at chance. CIFAR-10's rate was chosen
+# on held-out images, for cross-entropy with and without PC.
 PRESETS = {
     "digits": Preset("lenet8", 30, "none", batch_size=64, adversarial_lr=0.05),
     "mnist": Preset("lenet5", 50, "none", adversarial_lr=0.05),
@@ -60,14 +60,14 @@ _WEIGHT_DECAY = 5e-4
 
 
 def adversarial_config(dataset: str, recipe: str | AdversarialConfig, **changes: Any) -> TrainConfig:
-    """Adversarial training on a data set, with changes: a recipe, and the optimizer and schedule that suit it.
+    """Adversarial training on a data set, with changes: a recipe, and an optimizer and schedule that suit it.
 
     Cross-entropy in one phase of at most 50 epochs, batches twice as large as the paper's, SGD with Nesterov momentum,
     a learning rate that rises for 30 % of the epochs and falls as a cosine, weights averaged with 0.999.
 
-    - A loss that begins with cross-entropy, such as "pc-lc", has that phase, as long as the other one.
-    - Another optimizer drops SGD's learning rate and weight decay, which go back to those of :class:`TrainConfig`.
-    - Method "mix" is the paper's, and keeps the paper's protocol: :func:`paper_config`.
+    - A loss that starts with cross-entropy, such as "pc-lc", has that phase too, of the same length.
+    - With another optimizer the learning rate and weight decay are the defaults of :class:`TrainConfig`.
+    - Method "mix" is the paper's and follows the paper's protocol, :func:`paper_config`.
 
     Example:
         >>> config = adversarial_config("cifar10", "pc", epochs=30)

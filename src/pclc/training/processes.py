@@ -32,7 +32,7 @@ class Processes:
         return DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
 
     def share_buffers(self, model: nn.Module) -> None:
-        """Give every process the buffers of the one that leads: on a CPU each has BatchNorm statistics of its own."""
+        """Give every process the buffers of the first one: on the CPU each has BatchNorm statistics of its own."""
         if self.count > 1:
             for buffer in model.buffers():
                 torch.distributed.broadcast(buffer, 0)
@@ -46,9 +46,9 @@ class Processes:
 
 @contextmanager
 def processes(device: torch.device) -> Iterator[Processes]:
-    """Join the group that `torchrun` announces in the environment, if it does, and stay until the program ends.
+    """Join the group that `torchrun` announces in the environment, if any, and stay in it until the program ends.
 
-    A group that is left and joined again waits for ever: `torchrun` keeps what the first one told it.
+    Joining again after leaving would wait forever, because `torchrun` keeps what the first group stored.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: loss, accuracy, images a second, time left; and TensorBoard's files."""
+"""Progress of a run: loss, accuracy, images per second and time left; and TensorBoard's files."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,13 +18,13 @@ _SCALARS = (
     "lr",
     "images_per_second",
 )
-_EVERY = 1.0  # seconds from one look at the steps to the next
+_EVERY = 1.0  # seconds between two updates within an epoch
 
 Progress = Callable[[dict[str, Any]], None]  # sees every epoch as it ends
 
 
 class Bar:
-    """A line that moves with the steps, on the error stream; in a file, which has none that moves, a line an epoch."""
+    """A progress bar on stderr; where that is a file, which cannot show a bar, one line per epoch."""
 
     def __init__(self, title: str, epochs: int, done: int) -> None:
         self.display = progress_bar("{task.fields[done]}/{task.total}", "{task.fields[state]}")
@@ -32,13 +32,13 @@ class Bar:
         self._done, self._told = done, time.monotonic()
 
     def step(self, share: float) -> None:
-        """Take note of a step, with which so much of the epoch is done."""
+        """Show that `share` of the current epoch is done."""
         if time.monotonic() - self._told >= _EVERY:
             self._told = time.monotonic()
             self.display.update(self._task, completed=self._done + share)
 
     def __call__(self, entry: dict[str, Any]) -> None:
-        """Take note of an epoch."""
+        """Show the entry of an epoch that has ended."""
         state = f"loss {entry['loss']:.4f} acc {entry['accuracy']:.4f}"
         if entry.get("validation_accuracy") is not None:
             state += f" val {entry['validation_accuracy']:.4f}"
@@ -57,7 +57,7 @@ class Bar:
 
 @contextmanager
 def bar(title: str, epochs: int, done: int, shown: bool) -> Iterator[Bar | None]:
-    """A bar while epochs go by; none unless `shown`."""
+    """A bar, or None unless `shown`."""
     if not shown:
         yield None
         return
@@ -68,7 +68,7 @@ def bar(title: str, epochs: int, done: int, shown: bool) -> Iterator[Bar | None]
 
 @contextmanager
 def tensorboard(folder: Path | None, done: int) -> Iterator[Progress]:
-    """Scalars for TensorBoard, where it is installed; after so many epochs, of which it has perhaps seen more."""
+    """Write scalars for TensorBoard, where it is installed; entries after the first `done` epochs are replaced."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

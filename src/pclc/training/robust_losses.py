@@ -1,7 +1,7 @@
-r"""What adversarial training makes small: plain functions of clean logits, adversarial logits and labels.
+r"""The losses of adversarial training: plain functions of clean logits, adversarial logits and labels.
 
 f is the softmax of the clean logits and f' that of the adversarial ones; the criterion is any function of
-(logits, labels) that gives a mean: cross-entropy, PC-LC, ...
+(logits, labels) that returns a mean: cross-entropy, PC-LC, ...
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def mart_loss(
     """
     z = in_full(adversarial)
     rival = z.scatter(1, y[:, None], -torch.inf).argmax(1, keepdim=True)
-    # Where every false class is masked out, at -inf, the first of all is no rival but may be the true class.
+    # Where every false class is masked out, at -inf, argmax finds class 0, which may be the true class.
     without_rival = z.scatter(1, rival, -torch.inf).scatter(1, y[:, None], z.gather(1, y[:, None]))
     log_without_rival = without_rival.logsumexp(1) - z.logsumexp(1)
     doubt = 1 - in_full(clean).softmax(1).gather(1, y[:, None]).squeeze(1)
@@ -82,28 +82,28 @@ def pc_adversarial_loss(
     kl_weight: float = 0.0,
     logit_weight: float = 0.0,
 ) -> Tensor:
-    r"""PC beside a criterion on the adversarial images; three more numbers bring in the clean ones, KL and LC.
+    r"""A criterion and PC on the adversarial images; three more weights add the clean images, KL and LC.
 
     $$(1 - s)\, L(z', y) + s\, L(z, y) + \beta\, \text{PC}(z', y)
     + \kappa\, \text{KL}(f \| f') + \lambda\, \text{LC}(z', y)$$
 
     PC and LC are those of :func:`pclc.functional.pc_loss`, PC averaged over the false classes. PC is bounded: it pulls
-    on samples near the boundary and lets go of hopeless ones, which is why it needs a criterion beside it.
+    on samples near the boundary and ignores hopeless ones, which is why it needs a criterion beside it.
 
-    The relatives are settings of it. `clean_share=1` with `kl_weight` is TRADES with PC. `margin=1` is the mean
-    absolute error, exactly: then every false class violates the margin, and
+    `clean_share=1` with `kl_weight` gives TRADES with PC. With `margin=1` PC is the mean absolute error, exactly: every
+    false class violates the margin, and
     $\text{PC} = \frac{1}{K - 1} \sum_{k \neq y} (f'_k + 1 - f'_y) = \frac{K}{K - 1} (1 - f'_y)$.
 
     Args:
-        clean: (N, K) logits of the images as they are; None where `clean_share` and `kl_weight` are 0.
+        clean: (N, K) logits of the clean images; None where `clean_share` and `kl_weight` are 0.
         adversarial: (N, K) logits of the adversarial images.
         y: (N,) true classes.
         criterion: L.
         beta: weight of PC.
         margin: $\xi$ of PC, in (0, 1].
-        clean_share: s, in [0, 1]; 0 leaves L to the adversarial images, 1 to the clean ones.
+        clean_share: s, in [0, 1]: 0 applies L to the adversarial images only, 1 to the clean ones only.
         kl_weight: $\kappa$; gradients flow through both arguments of KL.
-        logit_weight: $\lambda$; above 0 only with PC, which LC constrains.
+        logit_weight: $\lambda$; above 0 only where `beta` is.
 
     Example:
         >>> adversarial, y = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([0])
@@ -130,7 +130,7 @@ def pc_adversarial_loss(
 
 
 def check_pc_weights(beta: float, margin: float, clean_share: float, kl_weight: float, logit_weight: float) -> None:
-    """Refuse numbers of :func:`pc_adversarial_loss` without meaning."""
+    """Refuse weights with which :func:`pc_adversarial_loss` has no meaning."""
     numbers = {"beta": beta, "clean_share": clean_share, "kl_weight": kl_weight, "logit_weight": logit_weight}
     for name, value in {**numbers, "margin": margin}.items():
         check_number(name, value, positive=name == "margin")
@@ -145,6 +145,6 @@ def check_pc_weights(beta: float, margin: float, clean_share: float, kl_weight: 
         )
     if clean_share == 1 and not (beta or kl_weight):
         raise ValueError(
-            "Expected `beta` or `kl_weight` to be above 0 with clean_share=1, where the adversarial examples count "
-            "nowhere else, but got 0 for both."
+            "Expected `beta` or `kl_weight` to be above 0 with clean_share=1, where nothing else uses the adversarial "
+            "examples, but got 0 for both."
         )

@@ -1,14 +1,14 @@
-"""The run directory: all that is needed to go on with a run, to repeat it, and to read its results.
+"""The run directory: everything needed to resume a run, to repeat it, and to read its results.
 
 =====================  ================================================================================================
-``config.json``        what was asked for: configuration, data set, model, execution, versions, and their hash
-``metrics.jsonl``      one line an epoch
-``checkpoint.pt``      where a run that is not finished goes on; gone when it is
-``model.safetensors``  the trained weights, with ``model.json``, which says of which network
-``training.json``      what came out, written last: a run is finished when it is there
+``config.json``        the settings: configuration, data set, model, precision, versions, and their hash
+``metrics.jsonl``      one line per epoch
+``checkpoint.pt``      the state from which an unfinished run resumes; removed when it is finished
+``model.safetensors``  the trained weights; ``model.json`` beside it names the network
+``training.json``      the results, written last: a run is finished when this file exists
 =====================  ================================================================================================
 
-Later work adds ``evaluation.json`` and adversarial examples. Every file appears whole or not at all.
+Evaluations add ``evaluation.json`` and adversarial examples. Every file appears whole or not at all.
 """
 
 import io
@@ -36,7 +36,7 @@ class RunDirectory:
         self.path = Path(path)
 
     def begin(self, config: dict[str, Any]) -> None:
-        """Claim the folder for a run; an earlier run with another configuration is not overwritten."""
+        """Claim the folder for a run; refuse one that holds a run with other settings."""
         wanted = json.loads(json.dumps(config))
         self.path.mkdir(parents=True, exist_ok=True)
         with _alone(self.path):
@@ -55,8 +55,8 @@ class RunDirectory:
             return
         if self.finished:  # which would be taken for this run
             raise ValueError(
-                f"Expected {self.path} to be new or to hold a run, but it has a training.json without the config.json "
-                "that says of what. Choose another folder or remove that one."
+                f"Expected {self.path} to be new or to hold a run, but it has a training.json and no config.json. "
+                "Choose another folder or remove that one."
             )
         content = {
             "version": VERSION,
@@ -68,10 +68,10 @@ class RunDirectory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Refuse to go on where another process trains here: both would write the same files.
+        """Refuse to train here while another process does: both would write the same files.
 
-        The system lets go of the lock when a process ends, however it ends. Where there are no such locks, on Windows
-        and on some network disks, nothing is refused.
+        The system releases the lock when a process ends, however it ends. Where there are no such locks, on Windows and
+        on some network disks, nothing is refused.
         """
         try:
             import fcntl
@@ -83,7 +83,7 @@ class RunDirectory:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise ValueError(
-                    f"Expected nobody else to train in {self.path}, but another process does. Wait for it, or choose "
+                    f"Expected no other process to be training in {self.path}, but one is. Wait for it, or choose "
                     "another folder."
                 ) from error
             except OSError:
@@ -95,21 +95,21 @@ class RunDirectory:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What was asked for."""
+        """The settings of the run."""
         file = self.path / "config.json"
         run = _read(file).get("run")
         if not isinstance(run, dict):
-            raise ValueError(f"Expected `run` in {file} to say what was asked for, but got {run!r}.")
+            raise ValueError(f"Expected `run` in {file} to hold the settings of a run, but got {run!r}.")
         return run
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
+        """Whether the run is finished."""
         return (self.path / "training.json").exists()
 
     @property
     def result(self) -> dict[str, Any]:
-        """What came out."""
+        """The results of a finished run."""
         return _read(self.path / "training.json")
 
     @property
@@ -130,36 +130,36 @@ class RunDirectory:
             file.write(json.dumps(entry) + "\n")
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Keep what is needed to go on."""
-        content = io.BytesIO()  # torch does not say why a file could not be written
+        """Write the state from which the run can resume."""
+        content = io.BytesIO()  # torch.save itself does not say why a file could not be written
         torch.save(state, content)
         write_atomically(self.path / "checkpoint.pt", content.getbuffer())
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """What was kept, on the CPU, or None."""
+        """The state from which the run resumes, on the CPU, or None."""
         file = self.path / "checkpoint.pt"
         if not file.exists():
             return None
         try:
             state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # a damaged file gives all kinds
+        except Exception as error:  # a damaged file raises errors of all kinds
             raise ValueError(
-                f"Expected {file} to be a checkpoint, but it cannot be read ({type(error).__name__}). Remove it, and "
-                "the run begins anew."
+                f"Expected {file} to be a checkpoint, but it cannot be read ({type(error).__name__}). Remove it to "
+                "start again."
             ) from error
         return state
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Write what came out, and drop what is needed no more."""
+        """Write the results and remove the checkpoint."""
         _write(self.path / "training.json", {"version": VERSION, **result})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time: of two that find a folder empty, the second would write over what the first has begun.
+    """One process at a time: of two that find a folder empty, the second would overwrite what the first has begun.
 
-    Nobody waits where there are no such locks, as with :meth:`RunDirectory.held`.
+    Where there are no such locks nobody waits.
     """
     try:
         import fcntl

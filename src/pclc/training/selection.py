@@ -1,4 +1,4 @@
-"""Which epoch of adversarial training is the best: the one with the highest robust accuracy on held-out examples."""
+"""The best epoch of adversarial training: the one with the highest robust accuracy on held-out examples."""
 
 import copy
 import warnings
@@ -18,7 +18,7 @@ from pclc.training.config import TrainConfig
 from pclc.training.processes import Processes
 from pclc.training.watch import CatastrophicOverfittingWarning, absence_notice, collapse_notice
 
-# Examples on which robust accuracy is measured: enough to tell epochs apart, few enough to do it after each.
+# Examples on which robust accuracy is measured: enough to tell epochs apart, few enough to measure after each one.
 _EXAMPLES = 1_000
 _STEPS = 10
 
@@ -32,7 +32,7 @@ def watched_examples(dataset: Dataset) -> Dataset:
 
 
 def selection_attack(config: AdversarialConfig) -> PGD:
-    """PGD-10 on the margin, with the largest eps of the training: stronger than one step, blind to no saturation.
+    """PGD-10 on the margin, with the largest eps of training: stronger than one step, and it sees through saturation.
 
     Example:
         >>> print(selection_attack(AdversarialConfig("mix", eps=(0.1, 0.2))))
@@ -45,7 +45,7 @@ def selection_attack(config: AdversarialConfig) -> PGD:
 def robust_accuracy(
     model: nn.Module, dataset: Dataset, attack: PGD, seed: int, execution: Execution, peers: Processes
 ) -> float:
-    """Share of the examples that the model gets right under attack; every process takes its part of them."""
+    """Share of the examples that the model gets right under attack; each process takes its part of them."""
     device = execution.torch_device
     # Compiling the model as it is attacked, and recording graphs of it, takes longer than the few passes here.
     crafting = replace(execution, compile=False, cuda_graphs=False)
@@ -63,7 +63,7 @@ def robust_accuracy(
 
 @dataclass(frozen=True)
 class Best:
-    """The best epoch so far (from 1), its robust accuracy, and the weights it left."""
+    """The best epoch so far (from 1), its robust accuracy and its weights."""
 
     epoch: int
     robust_accuracy: float
@@ -73,8 +73,8 @@ class Best:
 class Selection:
     """Measures robust accuracy after an epoch, keeps the weights of the best one, and watches for a collapse.
 
-    On held-out examples it chooses among the epochs of the last phase: what comes before is a warm-up, often with
-    another loss. Without a validation split it measures on training examples, and chooses nothing.
+    With a validation split it chooses among the epochs of the last phase; earlier ones are a warm-up, often with
+    another loss. Without a split it measures on training examples and chooses nothing.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """What the measurement is called in an epoch's entry."""
+        """The key of the measurement in an epoch's entry."""
         return "validation_robust_accuracy" if self._chooses else "train_robust_accuracy"
 
     def measure(self, model: nn.Module, entry: dict[str, Any], history: Sequence[dict[str, Any]]) -> None:
@@ -107,7 +107,7 @@ class Selection:
             return
         robust = robust_accuracy(model, self._examples, self._attack, self._seed, self._execution, self._peers)
         entry[self.name] = robust
-        # An epoch that withstands nothing is no better than a later one: it is only trained less.
+        # Of epochs that withstand nothing the latest is kept: it is trained longest.
         better = self.best is None or self.best.robust_accuracy == 0 or robust > self.best.robust_accuracy
         if self._chooses and epoch >= self._first and better:
             weights = {name: copy.deepcopy(value) for name, value in model.state_dict().items()}  # not only tensors

@@ -15,10 +15,9 @@ from pclc.training.batch_loss import Batch, BatchLoss
 class Step:
     """Takes the next batch and makes one update for each criterion; keeps running totals on the device.
 
-    All of it, crafting and averaging included, reads and writes the same tensors each time and never asks the device
-    for a value, so that it can be captured.
-
-    Where a batch does not fit into memory it is worked off in halves whose gradients add up to the same update.
+    All of it, including crafting and averaging, reads and writes the same tensors each time and never waits for the
+    device, so that it can be captured. A batch that does not fit into memory is split into parts whose gradients add up
+    to the same update.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Step:
             self._feed.step_back()
 
     def _fits(self) -> bool:
-        """Make one step, or tell that it needs too much memory."""
+        """Make one step; False where it needs too much memory."""
         try:
             self.run()
         except torch.OutOfMemoryError:
@@ -84,7 +83,7 @@ class Step:
         self._totals += torch.stack(totals).sum(0)  # at the end, so that parts of a step that failed do not count
 
     def _capture(self, model: nn.Module) -> None:
-        """Record the step. Recording runs it, so model, optimizer and average are put back to where they were."""
+        """Record the step. Recording runs it, so the state of model, optimizer and average is restored afterwards."""
         tensors = [*model.parameters(), *model.buffers(), *(self._average.tensors if self._average else ())]
         before = [tensor.detach().clone() for tensor in tensors]
         kept = {key: tensor.clone() for key, tensor in _optimizer_tensors(self._optimizer).items()}
@@ -116,8 +115,8 @@ class Step:
         self._optimizer.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
         warnings.warn(
-            f"A batch did not fit into memory; it is worked off in {self._parts} parts. The update is the same, but "
-            "BatchNorm sees the parts.",
+            f"A batch did not fit into memory and is processed in {self._parts} parts. The update is the same, but "
+            "BatchNorm sees each part on its own.",
             stacklevel=2,
         )
 

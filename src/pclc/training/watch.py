@@ -1,15 +1,15 @@
-"""A watch for catastrophic overfitting: robust accuracy that was there and is gone."""
+"""A watch for catastrophic overfitting: robust accuracy that is suddenly lost."""
 
 from collections.abc import Sequence
 
-# Robust accuracy has collapsed when it is below this share of its best and has lost at least so much.
+# Robust accuracy has collapsed when it is below this share of its best and has lost more than this.
 _SHARE, _LOSS = 0.5, 0.1
-# So many measurements without more than this are no beginning.
+# After so many measurements, all at or below this, a run is said to have made nothing robust.
 _ENOUGH, _NOTHING = 5, 0.1
 
 
 class CatastrophicOverfittingWarning(UserWarning):
-    """The model fools the attack it is trained with, not attackers."""
+    """The model fools the attack it is trained with, and stronger attacks break it."""
 
 
 def has_collapsed(robust: Sequence[float]) -> bool:
@@ -26,10 +26,9 @@ def has_collapsed(robust: Sequence[float]) -> bool:
 
 
 def collapse_notice(robust: Sequence[float]) -> str | None:
-    """What to say about the last measurement: something when it has just collapsed, None while all is well or known.
+    """A notice when the last measurement has just collapsed; None while all is well, or where it was said before.
 
-    One-step crafting is what this happens to (Wong et al., ICLR 2020): the model learns to fool the single step, and
-    stronger attacks break it within an epoch.
+    It happens with one-step crafting (Wong et al., ICLR 2020): within an epoch the model learns to fool that step.
     """
     if not has_collapsed(robust) or has_collapsed(robust[:-1]):
         return None
@@ -41,12 +40,12 @@ def collapse_notice(robust: Sequence[float]) -> str | None:
 
 
 def absence_notice(robust: Sequence[float]) -> str | None:
-    """What to say at the end of a run that had no robust accuracy at any time: there was nothing that could fall.
+    """A notice at the end of a run that never had robust accuracy, so that none could collapse.
 
     Example:
         >>> absence_notice([0.06, 0.01, 0.0, 0.0, 0.0])
-        'Robust accuracy was never above 6.0%: the training has made nothing robust.'
+        'Robust accuracy was never above 6.0%: this training has not made the model robust.'
     """
     if len(robust) < _ENOUGH or max(robust) > _NOTHING:
         return None
-    return f"Robust accuracy was never above {max(robust):.1%}: the training has made nothing robust."
+    return f"Robust accuracy was never above {max(robust):.1%}: this training has not made the model robust."
