@@ -39,7 +39,7 @@ def test_descriptions_are_complete(name):
 def test_an_unknown_name_gets_a_sentence_with_the_choices():
     with pytest.raises(
         ValueError,
-        match=r"data set to be one of digits, .*, but got 'imagenet'\. Did you mean 'tiny-imagenet'\? Images of",
+        match=r"data set to be one of digits, .*, but got 'imagenet'\. Did you mean 'tiny-imagenet'\? For your own",
     ):
         load_dataset("imagenet")
 
@@ -55,7 +55,7 @@ def test_missing_files_are_named_with_their_folder_and_the_command(tmp_path):
     sentence = str(caught.value)
     assert f"mnist: the train split is not in {tmp_path}." in sentence
     assert "MNIST/raw/train-images-idx3-ubyte or MNIST/raw/train-images-idx3-ubyte.gz" in sentence
-    assert "`pclc data fetch mnist`, name another folder with --root or PCLC_DATA, or put there MNIST/" in sentence
+    assert "`pclc data fetch mnist`, give another folder with --root or PCLC_DATA, or put there MNIST/" in sentence
 
 
 @pytest.mark.parametrize("name", [name for name in dataset_names() if name != "digits"])
@@ -69,7 +69,7 @@ def test_a_data_set_there_in_part_says_what_is_lacking(tmp_path):
     files = cifar10_files(random_images(5, 3, 32, 32), LABELS)
     del files["data_batch_4.bin"]
     write_files(tmp_path / "cifar-10-batches-bin", files)
-    with pytest.raises(FileNotFoundError, match=r"there in part; cifar-10-batches-bin/data_batch_4.bin lacking"):
+    with pytest.raises(FileNotFoundError, match=r"incomplete; missing: cifar-10-batches-bin/data_batch_4.bin"):
         load_dataset("cifar10", root=tmp_path)
 
 
@@ -86,7 +86,7 @@ def test_a_copy_that_is_not_complete_is_said(tmp_path):
         (IMAGES, LABELS[:4], "one label for each image, but got 5 images and 4 labels"),
         (random_images(5, 32, 32), LABELS, "expected images of 1 x 28 x 28, but got 1 x 32 x 32"),
         (IMAGES, [0, 1, 2, 3, 10], "expected labels between 0 and 9, but got 10"),
-        (IMAGES[:0], [], "there are no images in it"),
+        (IMAGES[:0], [], "expected at least one image, but got none"),
     ],
 )
 def test_contents_that_do_not_fit_get_a_sentence(tmp_path, images, labels, sentence):

@@ -1,4 +1,4 @@
-"""What every reader of official files gives back."""
+"""What every reader of official files returns."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 
 class Arrays(NamedTuple):
-    """Images (N, C, H, W), their labels, and the names of the classes where the files are what tells them."""
+    """Images (N, C, H, W), their labels, and the names of the classes where only the files have them."""
 
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[np.int64]

@@ -1,8 +1,8 @@
 """Augmentation of whole batches on their device: random crops, flips, rotations and resized crops.
 
-The random numbers come from outside (`draw`, one row for each image), and the rest is a pure function of images and
-numbers without data-dependent control flow: it compiles, can be captured in a CUDA graph, and gives an image the same
-result in whatever batch it comes.
+The random numbers come from outside (`draw`, one row for each image). The rest is a pure function of images and numbers
+without data-dependent control flow: it compiles, can be captured in a CUDA graph, and treats an image the same in every
+batch.
 """
 
 import math
@@ -20,16 +20,16 @@ class Augmentation:
     """Random changes of images, applied in this order: crop, flip, rotation, resized crop.
 
     Args:
-        crop_padding: p > 0 pads every side with p zeros and crops to the old size, at each of (2 p + 1)² places alike.
-        flip: mirror left and right with probability one half.
-        rotation: turn by an angle uniform in ± this many degrees, about the centre.
-        resized_crop: (smallest, largest) share of the area; a window of that share, uniform, with an aspect ratio
-            (times the image's own) log-uniform in 3/4 to 4/3, at a uniform place, is enlarged to the old size. As
-            torchvision's RandomResizedCrop, but a window that would stick out is cut instead of drawn again.
-        probability: share of the images to which all of this happens; the others stay as they are.
+        crop_padding: p > 0 pads each side with p zeros and crops to the old size at one of (2 p + 1)² places,
+        uniformly. flip: mirror left and right with probability one half. rotation: rotate about the centre by an angle
+        uniform in ± this many degrees. resized_crop: (smallest, largest) share of the area. A window whose share is
+        uniform in this range, whose aspect
+            ratio (times the image's own) is log-uniform in 3/4 to 4/3 and whose place is uniform is enlarged to the old
+            size. As torchvision's RandomResizedCrop, but a window that would stick out is cut instead of redrawn.
+        probability: share of the images that are changed at all.
 
-    Rotation and resized crop sample the image once, bilinearly, through the composition of all four changes; what lies
-    outside the image is zero. Crop and flip alone only move pixels, exactly.
+    With rotation or resized crop the image is sampled once, bilinearly, through the composition of all changes; outside
+    the image is zero. Crop and flip alone only move pixels, exactly.
 
     Example:
         >>> augmentation = Augmentation(crop_padding=4, flip=True)
@@ -67,7 +67,7 @@ class Augmentation:
     @property
     def columns(self) -> int:
         """How many random numbers an image needs; 0 for the identity."""
-        # Numbers are chosen by conditions: dynamo of torch 2.11 cannot multiply what a comparison gives.
+        # Conditions, not products of comparisons, which dynamo of torch 2.11 cannot trace.
         changes = (2 if self.crop_padding > 0 else 0) + (1 if self.flip else 0)
         changes += (1 if self.rotation > 0 else 0) + (4 if self.resized_crop is not None else 0)
         if not changes or self.probability == 0:
@@ -77,15 +77,14 @@ class Augmentation:
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         """Draw the random numbers of n images, uniform in [0, 1): (n, columns), float32, on the CPU.
 
-        The CPU's generator, so that a seed means the same images on every device.
+        It is the CPU's generator so that a seed gives the same images on every device.
         """
         return torch.rand(n, self.columns, generator=generator, device="cpu")
 
     def __call__(self, images: Tensor, uniforms: Tensor) -> Tensor:
-        """Change images (B, C, H, W) as the rows of `uniforms` (B, columns) on the same device say.
+        """Change images (B, C, H, W) according to the rows of `uniforms` (B, columns), on the same device.
 
-        uint8 images come back as float32 in [0, 1], which is what a model takes; floating-point images, in [0, 1], keep
-        their dtype.
+        uint8 images are returned as float32 in [0, 1]; floating-point images, in [0, 1], keep their dtype.
         """
         self._check(images, uniforms)
         if self.columns == 0:
@@ -131,8 +130,8 @@ AUGMENTATIONS = {
     "none": Augmentation(),
     "crop": Augmentation(crop_padding=4),
     "crop-flip": Augmentation(crop_padding=4, flip=True),
-    # The authors' for Tiny ImageNet. Their resized crop is torchvision's with its defaults, so 8 to 100 % of the area:
-    # made for ImageNet's large images and harsh at 64 x 64, where the smallest windows have 18 x 18 pixels, but theirs.
+    # The authors' for Tiny ImageNet. Their resized crop is torchvision's with its defaults, 8 to 100 % of the area:
+    # harsh at 64 x 64, where the smallest windows have 18 x 18 pixels, but theirs.
     "authors": Augmentation(flip=True, rotation=10.0, resized_crop=(0.08, 1.0), probability=0.8),
 }
 

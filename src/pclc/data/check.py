@@ -1,4 +1,4 @@
-"""Are the files on disk the official ones, and can they be read?"""
+"""Verify the files of a data set: are they the official ones, and can they be read?"""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from pclc.data.registry import describe
 
 @dataclass(frozen=True)
 class Check:
-    """What was found out about a data set: its files, those whose checksum is the published one, what is wrong."""
+    """The result for a data set: its files, those whose checksum is the published one, and the problems."""
 
     name: str
     files: tuple[Path, ...]
@@ -22,7 +22,7 @@ class Check:
 
     @property
     def missing(self) -> bool:
-        """Whether nothing of the data set is there, which is wrong only if somebody expected it."""
+        """Whether none of its files are there, which is a problem only if somebody expected them."""
         return not self.files and bool(self.problems)
 
 

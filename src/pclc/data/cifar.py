@@ -23,7 +23,7 @@ def binary_batch(label_bytes: int) -> BatchReader:
     def read(content: bytes, name: str) -> Arrays:
         row = label_bytes + _PIXELS
         if len(content) == 0 or len(content) % row != 0:
-            raise ValueError(f"{name} is truncated: expected rows of {row} bytes, but got {len(content)} bytes.")
+            raise ValueError(f"{name} is truncated: expected rows of {row} bytes, but got {len(content)} bytes in all.")
         rows = np.frombuffer(content, np.uint8).reshape(-1, row)
         return Arrays(rows[:, label_bytes:].reshape(-1, 3, 32, 32), rows[:, label_bytes - 1].astype(np.int64))
 
@@ -80,7 +80,7 @@ def _members(archive: Path, names: tuple[str, ...]) -> Iterator[tuple[str, bytes
                 name = member.name.removeprefix("./")
                 if name in names and member.isfile() and (file := tar.extractfile(member)) is not None:
                     contents[name] = file.read()
-            # To the end, where gzip has its checksum: a byte that rotted would be another pixel, or another label.
+            # To the end, where gzip has its checksum: a damaged byte would be another pixel or label.
             while unzipped.read(1 << 20):
                 pass
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:

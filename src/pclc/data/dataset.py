@@ -11,8 +11,8 @@ from torch import Tensor
 class Dataset:
     """Images as uint8 (N, C, H, W), their labels as int64 (N,), and what the labels mean.
 
-    Bytes, because they take a quarter of the room of floats and can live on the device as a whole; a batch becomes
-    float in [0, 1] only when it is used.
+    Bytes take a quarter of the memory of floats, so that the whole set can live on the device; a batch becomes float in
+    [0, 1] only when it is used.
 
     >>> black = torch.zeros(4, 1, 8, 8, dtype=torch.uint8)
     >>> toy = Dataset(black, torch.tensor([0, 1, 1, 0]), classes=("a", "b"), name="toy", split="train")
@@ -32,14 +32,14 @@ class Dataset:
         for name, value in (("images", images), ("labels", labels)):
             if not isinstance(value, Tensor):
                 raise TypeError(f"Expected argument `{name}` to be a tensor, but got {type(value).__name__}.")
-        if isinstance(self.classes, str) or not hasattr(self.classes, "__len__"):  # "cat" is no three classes
+        if isinstance(self.classes, str) or not hasattr(self.classes, "__len__"):  # "cat" is not three classes
             raise TypeError(f"Expected argument `classes` to be a tuple of names, but got {self.classes!r}.")
         if images.dtype != torch.uint8 or images.ndim != 4:
             raise ValueError(
                 f"Expected argument `images` to be uint8 of shape (N, C, H, W), but got {images.dtype} "
                 f"of shape {tuple(images.shape)}."
             )
-        if images.shape[3] in (1, 3) and min(images.shape[1:3]) > 4:  # crops and flips would take colours for places
+        if images.shape[3] in (1, 3) and min(images.shape[1:3]) > 4:  # crops and flips would take channels for columns
             raise ValueError(
                 "Expected argument `images` to be of shape (N, C, H, W), but got the shape "
                 f"{tuple(images.shape)}, which looks like (N, H, W, C): use images.permute(0, 3, 1, 2)."
@@ -71,16 +71,16 @@ class Dataset:
 
     @property
     def as_read(self) -> bool:
-        """Whether these are the examples that the name stands for: all that were read from its files, unchanged."""
+        """Whether these are all the examples of that name, as they were read from its files and unchanged."""
         return self._read is not None and self._read == self._versions()
 
     def mark_as_read(self) -> "Dataset":
-        """Note that the tensors are what the files hold; a part, a changed copy or a change in place is so no more."""
+        """Note that the tensors are what the files hold. Parts, changed copies and changes in place lose this mark."""
         object.__setattr__(self, "_read", self._versions())
         return self
 
     def _versions(self) -> tuple[int, ...]:
-        """PyTorch counts the changes of a tensor in place, but not of those that were made in inference mode."""
+        """PyTorch counts the in-place changes of a tensor, but not of one that was made in inference mode."""
         return tuple(-1 if value.is_inference() else value._version for value in (self.images, self.labels))
 
     def subset(self, indices: Sequence[int] | Tensor) -> "Dataset":

@@ -1,4 +1,4 @@
-"""The words in which a data set is described: what it holds, how it lies on disk, where it comes from."""
+"""The description of a data set: what it holds, how it lies on disk, where it comes from."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ SPLITS = ("train", "test")
 class Layout:
     """One of the ways in which people have a data set on disk.
 
-    ``parts[split]`` lists the files that the split needs, each as its possible paths below the root; ``read`` gets
-    those that were found; ``md5`` has the published checksums by path below the root.
+    ``parts[split]`` lists the files that the split needs, each as its possible paths below the root; ``read`` gets the
+    files that were found; ``md5`` holds the published checksums by path below the root.
     """
 
     parts: Mapping[str, tuple[tuple[str, ...], ...]]
@@ -47,7 +47,7 @@ class Download:
 class Description:
     """A data set: shape (C, H, W), number and names of classes, images in each official split, layouts, downloads.
 
-    ``classes`` is empty where the files tell the names. The first layout that is complete is read.
+    ``classes`` is empty where the files hold the names. The first complete layout is read.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Description:
         return not self.downloads
 
     def folder(self, root: str | os.PathLike[str] | None) -> Path:
-        """Return the folder to look in; for what is built in any will do, so none needs to be known."""
+        """Return the folder to look in; a built-in data set needs none."""
         return Path() if self.built_in else data_root(root)
 
     def find(self, root: Path, split: str) -> tuple[Layout, tuple[Path, ...]] | None:
-        """Return the layout in which a split is there, with its files, or None."""
+        """Return the first layout in which a split is complete, with its files, or None."""
         for layout in self.layouts:
             paths = layout.find(root, split)
             if paths is not None:
@@ -76,16 +76,16 @@ class Description:
         return None
 
     def missing(self, root: Path, split: str) -> str:
-        """Say which files belong where, and which are lacking where some are there."""
-        ways, lacking = [], []
+        """Say which files belong where, and which are missing if only some are there."""
+        ways, missing = [], []
         for layout in self.layouts:
             parts = layout.parts[split]
             absent = [part for part in parts if not any((root / name).is_file() for name in part)]
             ways.append(", ".join(" or ".join(part) for part in parts))
             if 0 < len(absent) < len(parts):
-                lacking += [part[0] for part in absent]
-        partly = f" (there in part; {', '.join(lacking)} lacking)" if lacking else ""
+                missing += [part[0] for part in absent]
+        partly = f" (incomplete; missing: {', '.join(missing)})" if missing else ""
         return (
-            f"{self.name}: the {split} split is not in {root}{partly}. Run `pclc data fetch {self.name}`, name another "
+            f"{self.name}: the {split} split is not in {root}{partly}. Run `pclc data fetch {self.name}`, give another "
             f"folder with --root or PCLC_DATA, or put there {'; or '.join(ways)}."
         )

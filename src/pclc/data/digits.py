@@ -12,7 +12,7 @@ TEST_SIZE = 360
 
 
 def read_digits(paths: tuple[Path, ...], split: str) -> Arrays:
-    """Return a fixed split of the 1,797 digits; their 17 levels of grey are stretched over a byte."""
+    """Return a fixed split of the 1,797 digits; their 17 levels of grey are scaled to a byte."""
     with needs_extra("data", "The data set digits"):
         from sklearn.datasets import load_digits
     bunch = load_digits()
@@ -20,4 +20,4 @@ def read_digits(paths: tuple[Path, ...], split: str) -> Arrays:
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
     test = stratified_indices(labels, TEST_SIZE, "test of digits")
     chosen = test if split == "test" else np.setdiff1d(np.arange(len(labels)), test)
-    return Arrays(images[chosen][:, None], labels[chosen])  # in this order: the other leaves them channels last
+    return Arrays(images[chosen][:, None], labels[chosen])  # in this order, which keeps them contiguous

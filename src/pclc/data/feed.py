@@ -10,7 +10,7 @@ from pclc.data.dataset import Dataset
 
 
 def epoch_seed(seed: int, *position: int | str) -> int:
-    """A 63-bit number that belongs to (seed, position) alone, for generators that must not depend on history."""
+    """A 63-bit number that is a function of (seed, position) alone, for generators that must not depend on history."""
     text = ":".join(str(part) for part in (seed, *position))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -18,13 +18,13 @@ def epoch_seed(seed: int, *position: int | str) -> int:
 class Feed:
     """Batches of a data set in an order that is a function of (seed, epoch) and of nothing else.
 
-    An epoch is as many full batches as the data holds; the examples left over differ from epoch to epoch. With several
-    processes each takes its share of every batch. `next_batch` reads its place from a tensor, so that a CUDA graph that
-    contains it serves a new batch at every replay.
+    An epoch is as many full batches as the data holds; the examples left over differ from epoch to epoch. Each process
+    takes its share of every batch. `next_batch` reads its place from a tensor, so that a CUDA graph that contains it
+    serves a new batch at every replay.
 
     Attributes:
-        index: (n,) int64, the places in the data set of the examples that the last batch holds.
-        epoch: (1,) int64, the number of the epoch. Random numbers that belong to (index, epoch) depend on nothing else.
+        index: (n,) int64, the places in the data set of the examples in the last batch.
+        epoch: (1,) int64, the number of the epoch.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ _TIMEOUT = 30  # seconds without a byte
 
 
 class _Bar:
-    """A task of rich's, with the four names by which pooch drives a bar."""
+    """A task of rich's with the interface that pooch expects of a progress bar."""
 
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress, self._task = progress, task
@@ -51,7 +51,7 @@ def _where_files_belong(description: Description, root: Path) -> str:
 
 
 def _retrieve(download: Download, target: Path, progress: "Progress") -> list[str]:
-    """Try one address after the other; return why each failed, or nothing where one worked."""
+    """Try one address after the other; return why each failed, or nothing once one has worked."""
     import pooch
     import requests
 
@@ -59,7 +59,7 @@ def _retrieve(download: Download, target: Path, progress: "Progress") -> list[st
     failures = []
     for url in download.urls:
         task = progress.add_task(target.name, total=None)
-        # Without "identity" some servers mark a .gz as compressed in transit, and it arrives unpacked.
+        # Without "identity" some servers declare a .gz as compressed in transit, and it arrives unpacked.
         options: dict[str, Any] = {"headers": {"Accept-Encoding": "identity"}, "timeout": _TIMEOUT}
         downloader = pooch.HTTPDownloader(progressbar=_Bar(progress, task), chunk_size=1 << 16, **options)
         try:
@@ -86,7 +86,7 @@ def fetch_files(description: Description, root: Path) -> list[Path]:
     with progress_bar("{task.percentage:>3.0f} %") as progress:
         for download in description.downloads:
             target = root / download.path
-            target.parent.mkdir(parents=True, exist_ok=True)  # that this fails is no lack of network
+            target.parent.mkdir(parents=True, exist_ok=True)  # here, as its failure is not the network's
             failures = _retrieve(download, target, progress)
             if failures:
                 raise FileNotFoundError(

@@ -14,7 +14,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def _open(path: Path) -> IO[bytes]:
-    """Open by content, not by name: people keep plain files under the name of the gzipped one, and the reverse."""
+    """Open by content, not by name: people keep plain files under the gzipped name, and vice versa."""
     with path.open("rb") as file:
         start = file.read(2)
     return cast(IO[bytes], gzip.open(path)) if start == _GZIP else path.open("rb")
@@ -40,7 +40,7 @@ def read_idx(path: Path, ndim: int) -> npt.NDArray[np.uint8]:
             shape = tuple(int(size) for size in np.frombuffer(header, ">u4"))
             size = int(np.prod(shape, dtype=object))
             content = bytearray()
-            # Piece by piece: a header that lies about the size must not make Python allocate it.
+            # In pieces: a header with a wrong size must not make Python allocate it.
             while len(content) <= size and (piece := stream.read(1 << 20)):
                 content += piece
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -54,6 +54,6 @@ def read_idx(path: Path, ndim: int) -> npt.NDArray[np.uint8]:
 
 
 def read_idx_pair(paths: tuple[Path, ...], split: str) -> Arrays:
-    """Read a file of images and its file of labels; which split they are, their names have already told."""
+    """Read a file of images and its file of labels; their names have already told the split."""
     images, labels = paths
     return Arrays(read_idx(images, ndim=3)[:, None], read_idx(labels, ndim=1).astype(np.int64))

@@ -15,7 +15,7 @@ def load_dataset(name: str, split: str = "train", root: str | os.PathLike[str] |
 
     Args:
         name: one of :func:`dataset_names`.
-        split: ``"train"`` or ``"test"``; a validation set comes out of :func:`split_validation`.
+        split: ``"train"`` or ``"test"``; :func:`split_validation` makes a validation set.
         root: the folder with torchvision's folders; by default ``PCLC_DATA``, else the user's cache folder.
 
     >>> load_dataset("digits")
@@ -40,7 +40,7 @@ def load_dataset(name: str, split: str = "train", root: str | os.PathLike[str] |
             f"{where}: expected one label for each image, but got {len(images)} images and {len(labels)} labels."
         )
     if len(images) == 0:
-        raise ValueError(f"{where}: there are no images in it.")
+        raise ValueError(f"{where}: expected at least one image, but got none.")
     if images.shape[1:] != description.shape:
         expected, got = (" x ".join(map(str, shape)) for shape in (description.shape, images.shape[1:]))
         raise ValueError(f"{where}: expected images of {expected}, but got {got}.")
@@ -50,7 +50,7 @@ def load_dataset(name: str, split: str = "train", root: str | os.PathLike[str] |
     if len(images) != description.counts[split]:
         warnings.warn(
             f"{where}: expected the {description.counts[split]} images of the {split} split of {name}, but got "
-            f"{len(images)}. Is the copy complete? `pclc data check {name}` looks at every file.",
+            f"{len(images)}. Is the copy complete? `pclc data check {name}` checks every file.",
             stacklevel=2,
         )
     return Dataset(

@@ -1,4 +1,4 @@
-"""One look for the progress of everything that takes a while: on stderr, so that output can be piped."""
+"""The progress bar of everything that takes a while: on stderr, so that output can be piped."""
 
 import math
 from typing import TYPE_CHECKING
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 def progress_bar(*texts: str) -> "Progress":
-    """Return a bar with a description, the given texts, and the time that is over and left.
+    """Return a bar with a description, the given texts, and the time elapsed and left.
 
-    On a narrow terminal the texts go on in a second line; times are never cut.
+    On a narrow terminal the texts wrap to a second line; times are never cut.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -24,6 +24,6 @@ def progress_bar(*texts: str) -> "Progress":
         TextColumn("left"),
         TimeRemainingColumn(table_column=Column(no_wrap=True)),
         console=Console(stderr=True),
-        # By default rich forgets what is older than 30 seconds: of one long epoch or attack it would know no speed.
+        # By default rich forgets what is older than 30 seconds, so that a long epoch or attack would have no speed.
         speed_estimate_period=math.inf,
     )

@@ -1,4 +1,4 @@
-"""The data sets, one description each: checksums and addresses are those their authors or torchvision publish."""
+"""The data sets, one description each; checksums and addresses are those that their authors or torchvision publish."""
 
 from collections.abc import Mapping
 
@@ -67,7 +67,7 @@ def _cifar_archive(
 def _cifar(
     name: str, class_names: tuple[str, ...], binary: tuple[Layout, Layout], python: tuple[Layout, Layout]
 ) -> Description:
-    """Describe both versions; the binary one comes first and is the one to fetch, because it holds no pickles."""
+    """Describe both versions; the binary one comes first and is fetched, because it holds no pickles."""
     ((archive, checksum),) = binary[1].md5.items()
     return Description(
         name=name,
@@ -230,7 +230,7 @@ _TINY_IMAGENET = Description(
     classes=(),
     counts={"train": 100_000, "test": 10_000},
     layouts=(
-        # The zip first: its list of files is read at once, a folder of 100,000 images is not.
+        # The zip first: its list of files is read much faster than a folder of 100,000 images.
         Layout(
             parts={"train": ((_TINY_ZIP,),), "test": ((_TINY_ZIP,),)},
             read=read_tiny_imagenet,
@@ -271,6 +271,6 @@ def describe(name: str) -> Description:
         known, hint = ", ".join(_DESCRIPTIONS), did_you_mean(name.lower(), _DESCRIPTIONS)
         raise ValueError(
             f"Expected the data set to be one of {known}, but got {name!r}.{hint} "
-            "Images of your own are taken in Python, by pclc.train (as a pclc.Dataset), pclc.evaluate and pclc.audit."
+            "For your own images use Python: pclc.train (with a pclc.Dataset), pclc.evaluate and pclc.audit."
         )
     return _DESCRIPTIONS[name]

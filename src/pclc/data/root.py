@@ -8,7 +8,7 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     """Return the folder of the data sets: the argument, else ``PCLC_DATA``, else the user's cache folder.
 
     It has torchvision's folders (``MNIST/raw``, ``cifar-10-batches-py``, …), so one folder serves both. It need not
-    exist yet.
+    exist.
 
     >>> data_root("here").name
     'here'
@@ -22,6 +22,6 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     except ModuleNotFoundError as error:
         raise ValueError(
             "No data folder is known: give `root`, set the environment variable PCLC_DATA, or run "
-            "`pip install 'pclc[data]'`, with which the user's cache folder is found."
+            "`pip install 'pclc[data]'`, which finds the user's cache folder."
         ) from error
     return Path(platformdirs.user_cache_dir("pclc")) / "data"

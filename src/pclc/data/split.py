@@ -13,14 +13,14 @@ from pclc.data.dataset import Dataset
 def stratified_indices(labels: npt.NDArray[np.int64], size: int, key: str) -> npt.NDArray[np.int64]:
     """Choose ``size`` examples, each class in proportion, and return their indices in ascending order.
 
-    The choice is a function of the labels, ``size`` and ``key`` alone. Every example draws 64 bits from a
-    counter-based generator keyed with ``key``, and the smallest draws of a class are taken: numpy promises the raw
-    bits of Philox for ever, which it does not for shuffles.
+    The choice is a function of the labels, ``size`` and ``key`` alone. Each example draws 64 bits from a counter-based
+    generator keyed with ``key``, and the smallest draws of a class are taken: numpy guarantees the raw bits of Philox
+    forever, but not its shuffles.
     """
     counts = np.bincount(labels)
     share = counts * (size / len(labels))
     taken = np.floor(share).astype(np.int64)
-    # Largest remainder: what rounding down left over goes to the classes that lost most by it.
+    # Largest remainder: what rounding down left over goes to the classes that lost the most.
     leftover = np.argsort(taken - share, kind="stable")[: size - int(taken.sum())]
     taken[leftover] += 1
 
@@ -33,9 +33,9 @@ def stratified_indices(labels: npt.NDArray[np.int64], size: int, key: str) -> np
 
 
 def split_validation(dataset: Dataset, fraction: float = 0.1) -> tuple[Dataset, Dataset]:
-    """Split a training set into what is trained on and what choices are made on, so that none is made on test data.
+    """Split a validation set off a training set, so that no choice has to be made on test data.
 
-    The split depends on the labels and the name of the data set only, keeps the proportions of the classes and the
+    The split depends only on the labels and the name of the data set, and keeps the proportions of the classes and the
     order of the examples.
 
     >>> labels = torch.arange(100) % 2

@@ -15,10 +15,10 @@ def read_svhn(paths: tuple[Path, ...], split: str) -> Arrays:
     (path,) = paths
     try:
         content = scipy.io.loadmat(path, variable_names=["X", "y"])
-    except Exception as error:  # scipy has no base class for what a damaged file raises, zlib's errors among them
+    except Exception as error:  # a damaged file raises errors of all kinds, also zlib's
         raise ValueError(f"{path} is truncated or not a MATLAB file: {error}.") from error
     if "X" not in content or "y" not in content:
-        raise ValueError(f"{path}: expected the variables X and y, as in SVHN's cropped digits.")
+        raise ValueError(f"{path}: expected the variables X and y of SVHN's cropped digits.")
     images, labels = content["X"], content["y"].reshape(-1)
     if images.dtype != np.uint8 or images.ndim != 4:
         raise ValueError(

@@ -6,9 +6,9 @@ import os
 import shutil
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ class _Source(Protocol):
     """The files under ``tiny-imagenet-200``, wherever they are; names are relative to it, with slashes."""
 
     def fingerprints(self, split: str) -> dict[str, str]:
-        """Return for each JPEG of the split what changes when its content changes."""
+        """Return for each JPEG of the split a text that changes when its content changes."""
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
@@ -37,12 +37,6 @@ class _Source(Protocol):
 class _Folder:
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def fingerprints(self, split: str) -> dict[str, str]:
         found = {}
@@ -64,17 +58,14 @@ class _Folder:
 class _Zip:
     def __init__(self, path: Path) -> None:
         self._path = path
-        with path.open("rb"):  # one that cannot be opened is not damaged
+        with path.open("rb"):  # a file that cannot be opened is not damaged
             pass
         try:
             self._zip = zipfile.ZipFile(path)
-        except Exception as error:  # zipfile fails in many ways at a damaged one, also by a seek to before its start
+        except Exception as error:  # zipfile fails in many ways at a damaged file
             raise ValueError(f"{path} is truncated or not a zip: {error}.") from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._zip.close()
 
     def fingerprints(self, split: str) -> dict[str, str]:
@@ -138,7 +129,7 @@ def _decode(content: bytes, name: str) -> npt.NDArray[np.uint8]:
 
 def _decode_all(source: _Source, images: list[_Image], cache: Path) -> None:
     with needs_extra("data", "Reading Tiny ImageNet"):
-        import PIL.Image  # noqa: F401  (said here once, before a hundred thousand threads say it)
+        import PIL.Image  # noqa: F401  (fails here, once, and not in every thread)
 
     shape = (len(images), *_SHAPE)
     cache.parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +150,7 @@ def _decode_all(source: _Source, images: list[_Image], cache: Path) -> None:
 
 
 def _open_cache(cache: Path, count: int) -> npt.NDArray[np.uint8] | None:
-    """Map the cache copy-on-write: torch gets a writable array without a copy, and the file is never changed."""
+    """Map the cache copy-on-write: torch gets a writable array without a copy, and the file never changes."""
     try:
         images: npt.NDArray[np.uint8] = np.load(cache, mmap_mode="c", allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -168,7 +159,7 @@ def _open_cache(cache: Path, count: int) -> npt.NDArray[np.uint8] | None:
 
 
 def _cache_folder(source: Path) -> Path:
-    """Keep the cache beside the source, or in the user's own data folder where that cannot be written to."""
+    """Keep the cache beside the source, or in the user's data folder where that is not writable."""
     beside = source.parent
     return (beside if os.access(beside, os.W_OK) else data_root()) / "pclc-cache"
 
@@ -176,12 +167,13 @@ def _cache_folder(source: Path) -> Path:
 def read_tiny_imagenet(paths: tuple[Path, ...], split: str) -> Arrays:
     """Read a split; the official ``val`` is the test split, because the official test labels were never published.
 
-    The name of the cache is a hash of the names, labels and fingerprints of its images, so that a changed source is
+    The cache is named by a hash of the names, labels and fingerprints of its images, so that a changed source is
     decoded again. Labels are the positions of the sorted wnids, as in torchvision's ``ImageFolder``.
     """
     (path,) = paths
-    source_path = path if path.suffix == ".zip" else path.parent
-    opened: AbstractContextManager[_Source] = _Zip(path) if path.suffix == ".zip" else _Folder(path.parent)
+    zipped = path.suffix == ".zip"
+    source_path = path if zipped else path.parent
+    opened: AbstractContextManager[_Source] = closing(_Zip(path)) if zipped else nullcontext(_Folder(source_path))
     with opened as source:
         wnids = sorted(source.read("wnids.txt").decode().split())
         if len(wnids) != _CLASSES:
@@ -198,6 +190,6 @@ def read_tiny_imagenet(paths: tuple[Path, ...], split: str) -> Arrays:
             _decode_all(source, images, cache)
             decoded = _open_cache(cache, len(images))
     if decoded is None:
-        raise ValueError(f"{cache} was written but cannot be read back; is its disk sound?")
+        raise ValueError(f"{cache} was written but cannot be read back. Is its disk damaged?")
     position = {wnid: index for index, wnid in enumerate(wnids)}
     return Arrays(decoded, np.array([position[image.wnid] for image in images], np.int64), tuple(wnids))

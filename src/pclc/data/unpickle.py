@@ -15,11 +15,11 @@ _DTYPES = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"}
 
 
 class _RefusedError(Exception):
-    """Why a pickle is refused, as a clause about "it"."""
+    """The reason why a pickle is refused, as a clause that starts with "it"."""
 
 
 class _StandIn:
-    """A class whose instances, and which itself, a pickle cannot alter."""
+    """A class that a pickle cannot alter, nor its instances."""
 
     __slots__ = ()
 
