@@ -1,6 +1,7 @@
 """``pclc data``: list, download and verify the data sets."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,17 +121,8 @@ def check(
     checks = [check_dataset(name, root) for name in names or dataset_names()]
     wrong = [result for result in checks if result.problems and (names or not result.missing)]
     if as_json:
-        rows = [
-            {
-                "name": result.name,
-                "missing": result.missing,
-                "files": [str(path) for path in result.files],
-                "verified": [str(path) for path in result.verified],
-                "problems": list(result.problems),
-            }
-            for result in checks
-        ]
-        typer.echo(json.dumps(rows, indent=2))
+        rows = [{"name": result.name, "missing": result.missing, **asdict(result)} for result in checks]
+        typer.echo(json.dumps(rows, indent=2, default=str))
     else:
         for result in checks:
             if result in wrong:

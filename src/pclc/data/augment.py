@@ -45,25 +45,6 @@ class Augmentation:
     resized_crop: tuple[float, float] | None = None
     probability: float = 1.0
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.crop_padding, int) or self.crop_padding < 0:
-            raise ValueError(
-                f"Expected argument `crop_padding` to be a non-negative integer, but got {self.crop_padding!r}."
-            )
-        if not 0 <= self.rotation <= 180:
-            raise ValueError(
-                f"Expected argument `rotation` to be between 0 and 180 degrees, but got {self.rotation!r}."
-            )
-        if self.resized_crop is not None:
-            object.__setattr__(self, "resized_crop", tuple(self.resized_crop))  # JSON has lists
-            if len(self.resized_crop) != 2 or not 0 < self.resized_crop[0] <= self.resized_crop[1] <= 1:
-                raise ValueError(
-                    "Expected argument `resized_crop` to be (smallest, largest) share of the area "
-                    f"with 0 < smallest <= largest <= 1, but got {self.resized_crop!r}."
-                )
-        if not 0 <= self.probability <= 1:
-            raise ValueError(f"Expected argument `probability` to be between 0 and 1, but got {self.probability!r}.")
-
     @property
     def columns(self) -> int:
         """How many random numbers an image needs; 0 for the identity."""
@@ -86,7 +67,6 @@ class Augmentation:
 
         uint8 images are returned as float32 in [0, 1]; floating-point images, in [0, 1], keep their dtype.
         """
-        self._check(images, uniforms)
         if self.columns == 0:
             return _to_unit(images)
         column = iter(uniforms.unbind(1))
@@ -112,18 +92,6 @@ class Augmentation:
         """Map [0, 1) to the whole numbers -p … p, all equally likely."""
         # A float32 below 1 times a whole number stays below that number, rounded or not: 2 p + 1 is never reached.
         return (uniform * (2 * self.crop_padding + 1)).floor() - self.crop_padding
-
-    def _check(self, images: Tensor, uniforms: Tensor) -> None:
-        if images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
-            raise ValueError(
-                "Expected `images` to be uint8 or floating point, of shape (B, C, H, W), "
-                f"but got {images.dtype} of shape {tuple(images.shape)}."
-            )
-        if tuple(uniforms.shape) != (images.shape[0], self.columns):
-            raise ValueError(
-                f"Expected `uniforms` to be of shape ({images.shape[0]}, {self.columns}), as draw gives them, "
-                f"but got {tuple(uniforms.shape)}."
-            )
 
 
 AUGMENTATIONS = {

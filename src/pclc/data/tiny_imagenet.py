@@ -8,7 +8,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,21 +24,14 @@ _CLASSES = 200
 _SHAPE = (3, 64, 64)
 
 
-class _Source(Protocol):
-    """The files under ``tiny-imagenet-200``, wherever they are; names are relative to it, with slashes."""
-
-    def fingerprints(self, split: str) -> dict[str, str]:
-        """Return for each JPEG of the split a text that changes when its content changes."""
-
-    def read(self, name: str) -> bytes:
-        """Return the content of a file."""
-
-
 class _Folder:
+    """The unpacked folder; names are relative to it, with slashes."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def fingerprints(self, split: str) -> dict[str, str]:
+        """Return for each JPEG of the split a text that changes when its content changes."""
         found = {}
         for folder, _, files in os.walk(self._path / split):
             relative = Path(folder).relative_to(self._path).as_posix()
@@ -56,6 +49,8 @@ class _Folder:
 
 
 class _Zip:
+    """The official zip, with the same methods."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         with path.open("rb"):  # a file that cannot be opened is not damaged
@@ -83,6 +78,9 @@ class _Zip:
             raise FileNotFoundError(f"{self._path} lacks {FOLDER}/{name}.") from None
         except Exception as error:
             raise ValueError(f"{self._path} is damaged at {name}: {error}.") from error
+
+
+_Source = _Folder | _Zip
 
 
 class _Image(NamedTuple):

@@ -75,7 +75,7 @@ def _ready(module: nn.Module, execution: Execution, uses: Counter[int], last: nn
     for name, after in _norms_after(module):
         conv, norm = children.get(name, module), children.get(after, module)
         plain = _is_plain(conv, nn.Conv2d, uses) and _is_plain(norm, nn.BatchNorm2d, uses)
-        if plain and _is_fixed(norm) and not conv.training:
+        if plain and isinstance(norm.running_mean, Tensor) and not (norm.training or conv.training):
             ready[name] = _fast(fuse_conv_bn_eval(conv, norm), execution)  # type: ignore[arg-type, type-var]
             ready[after] = nn.Identity()
     if type(module) is nn.Sequential and _chooses_kernels(execution):
@@ -142,10 +142,6 @@ def _is_plain(module: nn.Module, kind: type[nn.Module], uses: Counter[int]) -> b
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     is_patched = "forward" in vars(module)  # perhaps for another gradient, which nobody compares
     return type(module) is kind and uses[id(module)] == 1 and not any(hooks) and not is_patched
-
-
-def _is_fixed(norm: nn.Module) -> bool:
-    return not norm.training and isinstance(norm.running_mean, Tensor)
 
 
 def _fast(conv: nn.Conv2d, execution: Execution) -> nn.Module:

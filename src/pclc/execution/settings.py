@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -181,7 +181,9 @@ def _tf32(allowed: bool) -> Iterator[None]:
     cuda = backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn
     cpu = backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn
     before = [(switch, switch.fp32_precision) for switch in (*cuda, *cpu)]
-    name = _matmul_precision()
+    name = None  # where only the new names were used
+    with suppress(RuntimeError):
+        name = torch.get_float32_matmul_precision()
     backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = allowed
     try:
         for switch in cuda if allowed else (*cuda, *cpu):
@@ -192,11 +194,3 @@ def _tf32(allowed: bool) -> Iterator[None]:
         backends.cudnn.allow_tf32 = before[1][1] == "tf32"
         for switch, precision in before:
             switch.fp32_precision = precision
-
-
-def _matmul_precision() -> str | None:
-    """What `torch.set_float32_matmul_precision` set; None where only the new names of the switches say something."""
-    try:
-        return torch.get_float32_matmul_precision()
-    except RuntimeError:
-        return None

@@ -12,7 +12,7 @@ class _Loss(nn.Module):
 
     weight: Tensor | None
 
-    def __init__(self, weight: Tensor | None, ignore_index: int, reduction: Reduction) -> None:
+    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
         check_reduction(reduction)
         super().__init__()
         self.register_buffer("weight", weight)
@@ -101,9 +101,6 @@ class GuidedComplementEntropy(_Loss):
 
 class ComplementEntropy(_Loss):
     """:func:`pclc.functional.complement_entropy` as a module."""
-
-    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
-        super().__init__(weight, ignore_index, reduction)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of logits (N, K, ...) and class indices (N, ...)."""

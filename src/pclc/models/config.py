@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from torch import nn
 
-_ATTRIBUTE = "pclc_config"
-
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -34,14 +32,9 @@ class ModelConfig:
             object.__setattr__(self, "normalize", _mean_and_std(self.normalize))
 
 
-def attach_config(model: nn.Module, config: ModelConfig) -> None:
-    """Make `model.pclc_config` the configuration: a plain attribute, which copies and pickles with the model."""
-    model.__dict__[_ATTRIBUTE] = config
-
-
 def config_of(model: nn.Module) -> ModelConfig:
     """Return the configuration of a model that `create_model` or `load_model` made."""
-    config = getattr(model, _ATTRIBUTE, None)
+    config = getattr(model, "pclc_config", None)
     if not isinstance(config, ModelConfig):
         raise ValueError(
             f"Expected `model` to come from create_model or load_model, which note how to rebuild it, "

@@ -8,7 +8,7 @@ from torch import nn
 
 from pclc.hints import did_you_mean
 from pclc.models.classifier import Classifier
-from pclc.models.config import ModelConfig, attach_config
+from pclc.models.config import ModelConfig
 from pclc.models.factories import Factory, call_factory, import_factory
 from pclc.models.normalize import Normalize, Normalized
 
@@ -81,7 +81,7 @@ def create_model(
         config = replace(config, in_channels=model.in_channels, image_size=model.image_size)
     if config.normalize is not None:
         model = Normalized(_normalize_layer(config), model)
-    attach_config(model, config)
+    model.__dict__["pclc_config"] = config  # a plain attribute, which is copied and pickled with the model
     return model
 
 

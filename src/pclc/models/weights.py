@@ -34,8 +34,10 @@ def save_model(model: nn.Module, directory: str | os.PathLike[str]) -> None:
 
     model = unwrap(model)
     document = {"format": FORMAT, "version": VERSION, "model": asdict(config_of(model))}
+    # Without the normalisation, which is configuration: names in the file are those of the model itself.
+    core = model.model if isinstance(model, Normalized) else model
     tensors = {}
-    for name, value in _core(model).state_dict().items():
+    for name, value in core.state_dict().items():
         if not isinstance(value, Tensor):
             raise ValueError(
                 f"Expected the state_dict to hold tensors only, but {name!r} is of type {type(value).__name__}."
@@ -104,11 +106,6 @@ def unwrap(model: nn.Module) -> nn.Module:
             model = model.get_submodule("_orig_mod")
         else:
             return model
-
-
-def _core(model: nn.Module) -> nn.Module:
-    """Leave the normalisation out: it is configuration, and the names in the file are those of the model itself."""
-    return model.model if isinstance(model, Normalized) else model
 
 
 def _plain(state: Mapping[str, Tensor], expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:

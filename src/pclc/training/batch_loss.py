@@ -1,7 +1,7 @@
 """From a batch to its loss: on clean images, or on adversarial ones crafted on the spot."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,8 @@ class Batch(NamedTuple):
         return [Batch(x, y, place, self.epoch) for x, y, place in zip(*columns, strict=True)]
 
 
-class BatchLoss(Protocol):
-    """The loss of a batch, and the logits from which training accuracy is computed."""
-
-    def __call__(self, criterion: Criterion, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the mean loss and (N, K) logits."""
+# The mean loss of a batch, and the (N, K) logits from which training accuracy is computed.
+BatchLoss = Callable[[Criterion, Batch], tuple[Tensor, Tensor]]
 
 
 def plain_loss(forward: Callable[[Tensor], Tensor], execution: Execution) -> BatchLoss:

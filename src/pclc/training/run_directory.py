@@ -16,7 +16,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class RunDirectory:
         """Claim the folder for a run; refuse one that holds a run with other settings."""
         wanted = json.loads(json.dumps(config))
         self.path.mkdir(parents=True, exist_ok=True)
-        with _alone(self.path):
+        with _locked(self.path, wait=True):  # a second process would overwrite what the first has begun
             self._claim(wanted)
 
     def _claim(self, wanted: dict[str, Any]) -> None:
@@ -68,29 +68,10 @@ class RunDirectory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Refuse to train here while another process does: both would write the same files.
-
-        The system releases the lock when a process ends, however it ends. Where there are no such locks, on Windows and
-        on some network disks, nothing is refused.
-        """
-        try:
-            import fcntl
-        except ImportError:
-            yield
-            return
-        with (self.path / "config.json").open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ValueError(
-                    f"Expected no other process to be training in {self.path}, but one is. Wait for it, or choose "
-                    "another folder."
-                ) from error
-            except OSError:
-                pass
-            else:
-                for begun in self.path.glob(".tmp-*-checkpoint.pt"):  # by a process that was killed while it wrote
-                    begun.unlink()
+        """Refuse to train here while another process does: both would write the same files."""
+        with _locked(self.path / "config.json", wait=False) as locked:
+            for begun in self.path.glob(".tmp-*-checkpoint.pt") if locked else ():  # by a process that was killed
+                begun.unlink()
             yield
 
     @property
@@ -156,21 +137,29 @@ class RunDirectory:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time: of two that find a folder empty, the second would overwrite what the first has begun.
+def _locked(path: Path, wait: bool) -> Iterator[bool]:
+    """Hold the system's lock on a file or folder, which is released when the process ends, however it ends.
 
-    Where there are no such locks nobody waits.
+    False where there are no such locks, on Windows and on some network disks: there nobody waits or is refused.
     """
     try:
         import fcntl
     except ImportError:
-        yield
+        yield False
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
+    locked = True
     try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(
+                f"Expected no other process to be training in {path.parent}, but one is. Wait for it, or choose "
+                "another folder."
+            ) from error
+        except OSError:
+            locked = False
+        yield locked
     finally:
         os.close(descriptor)
 

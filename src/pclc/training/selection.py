@@ -88,16 +88,12 @@ class Selection:
     ) -> None:
         self.best: Best | None = None
         self._chooses = validation is not None
+        self.name = "validation_robust_accuracy" if self._chooses else "train_robust_accuracy"  # in an epoch's entry
         self._examples = watched_examples(dataset if validation is None else validation)
         self._every, self._attack, self._seed = recipe.validate_every, selection_attack(recipe), config.seed
         self._epochs = sum(phase.epochs for phase in config.phases)
         self._first = self._epochs - config.epochs + 1
         self._execution, self._peers = execution, peers
-
-    @property
-    def name(self) -> str:
-        """The key of the measurement in an epoch's entry."""
-        return "validation_robust_accuracy" if self._chooses else "train_robust_accuracy"
 
     def measure(self, model: nn.Module, entry: dict[str, Any], history: Sequence[dict[str, Any]]) -> None:
         """Add robust accuracy to an epoch's entry, None where it is not due; `history` has the epochs before."""

@@ -5,8 +5,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pclc.models.classifier import Classifier, check_image_size
-from pclc.models.initialise import he_initialise
+from pclc.models.classifier import Classifier, check_image_size, he_initialise
 from pclc.models.registry import register_model
 
 _STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the first of two blocks

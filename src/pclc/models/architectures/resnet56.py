@@ -5,8 +5,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pclc.models.classifier import Classifier, check_image_size
-from pclc.models.initialise import he_initialise
+from pclc.models.classifier import Classifier, check_image_size, he_initialise
 from pclc.models.registry import register_model
 
 _BLOCKS_A_STAGE = 9  # 6 n + 2 = 56 layers

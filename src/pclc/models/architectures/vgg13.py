@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from pclc.models.classifier import Classifier, check_image_size
-from pclc.models.initialise import he_initialise
+from pclc.models.classifier import Classifier, check_image_size, he_initialise
 from pclc.models.registry import register_model
 
 _BLOCKS = (64, 128, 256, 512, 512)
