@@ -148,7 +148,7 @@ def test_a_batch_that_does_not_fit_is_halved_aloud() -> None:
             raise torch.OutOfMemoryError
         return a
 
-    with pytest.warns(UserWarning, match="going on with 2 examples at a time"):
+    with pytest.warns(UserWarning, match="continuing with 2 examples at a time"):
         result = in_batches(work, torch.arange(9), size=8)
     assert result.equal(torch.arange(9))
     assert sizes == [8, 4, 2, 2, 2, 2, 1]

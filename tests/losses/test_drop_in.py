@@ -105,7 +105,7 @@ def test_half_precision_comes_out_in_fp32(loss: Loss, dtype: torch.dtype) -> Non
 @pytest.mark.parametrize("loss", LOSSES)
 def test_refusals(loss: Loss) -> None:
     logits, target = torch.randn(4, 5), torch.randint(0, 5, (4,))
-    with pytest.raises(TypeError, match=r"probability targets and label smoothing have no meaning"):
+    with pytest.raises(TypeError, match=r"Probability targets and label smoothing have no meaning"):
         loss(logits, torch.softmax(logits, 1))
     with pytest.raises(TypeError, match=r"`logits` to be floating point, but got torch\.int64"):
         loss(logits.long(), target)

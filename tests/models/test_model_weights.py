@@ -131,7 +131,7 @@ def test_loading_leaves_the_random_generator_alone(tmp_path):
 def test_a_model_from_nowhere_cannot_be_saved(tmp_path):
     with pytest.raises(
         ValueError,
-        match=r"come from create_model or load_model.*but got a Linear without that note: use create_model\('package",
+        match=r"come from create_model or load_model.*but got a Linear without that note. Use create_model\('package",
     ):
         save_model(nn.Linear(2, 2), tmp_path)
     assert not os.listdir(tmp_path)
@@ -226,7 +226,7 @@ def test_weights_that_torch_averaged(tmp_path):
 def test_of_several_sets_of_weights_none_is_chosen(tmp_path):
     last, average, other = nn.Linear(3, 2), nn.Linear(3, 2), nn.Linear(4, 2)
     torch.save({"model": last.state_dict(), "ema": {"model": average.state_dict()}}, tmp_path / "x.pt")
-    with pytest.raises(ValueError, match=r"several that fit the model, under \['model'\], \['ema'\]\['model'\]: save"):
+    with pytest.raises(ValueError, match=r"several that fit the model, under \['model'\], \['ema'\]\['model'\]. Save"):
         load_weights(nn.Linear(3, 2), tmp_path / "x.pt")
     torch.save({"teacher": other.state_dict(), "student": last.state_dict()}, tmp_path / "x.pt")
     target = nn.Linear(3, 2)

@@ -260,7 +260,6 @@ class TestConfigurationOfADataSet:
             loss="ce", warm_up_epochs=0, epochs=50, batch_size=512, lr=0.4, weight_decay=5e-4, augmentation="crop-flip",
             optimizer="sgd", schedule="cosine", warm_up_share=0.3, ema=0.999, adversarial=ADVERSARIAL_PRESETS["pc"],
         )  # fmt: skip
-        assert config.resolved_momentum == 0.9
         assert config.phases == (Phase(("ce",), 50),)
 
     @pytest.mark.parametrize("name", [name for name in ADVERSARIAL_PRESETS if name != "pc"])

@@ -59,3 +59,9 @@ def test_a_rate_on_the_device_stays_the_same_tensor() -> None:
     load_optimizer(optimizer, torch.optim.SGD([weight], lr=0.1).state_dict())
     assert optimizer.param_groups[0]["lr"] is rate
     assert rate.item() == pytest.approx(0.1)
+
+
+def test_the_usual_momentum_of_sgd() -> None:
+    weight = nn.Parameter(torch.ones(3))
+    assert make_optimizer(TrainConfig(optimizer="sgd"), [weight], CPU).defaults["momentum"] == 0.9
+    assert make_optimizer(TrainConfig(optimizer="sgd", momentum=0.0), [weight], CPU).defaults["momentum"] == 0.0

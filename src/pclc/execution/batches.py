@@ -1,4 +1,4 @@
-"""Work on rows, done in batches that fit into memory and, on CUDA, replayed from graphs at a few sizes."""
+"""Work on rows in batches that fit into memory and, on CUDA, are replayed from graphs at a few sizes."""
 
 import warnings
 from collections import Counter
@@ -9,20 +9,20 @@ from torch import Tensor
 
 from pclc.execution.capture import captured
 
-Rows = tuple[Tensor, ...]  # tensors with one row an example
+Rows = tuple[Tensor, ...]  # tensors with one row per example
 Work = Callable[..., Rows]
 
-# A graph costs about two passes to record, so sizes that are seen only now and then stay eager.
+# A graph costs about two passes to record, so rare sizes stay eager.
 _EAGER_CALLS = 2
 _SMALLEST_GRAPH = 16
 
 
 class Batched:
-    """A function of tensors with one row an example, called with any number of rows.
+    """A function of tensors with one row per example, called with any number of rows.
 
-    They are worked off `size` at a time, which is halved, aloud, where that does not fit into memory. With `few_sizes`
-    a batch is padded to the next of a few sizes, so rows must not mix. With `graphs` it is then replayed from the CUDA
-    graph recorded for that size. A function that cannot be recorded, or gives something else when replayed, stays
+    It runs on `size` rows at a time; where they do not fit into memory the size is halved, with a warning. With
+    `few_sizes` a batch is padded to one of a few sizes, so rows must not mix. With `graphs` it is then replayed from
+    the CUDA graph of that size. A function that cannot be recorded, or gives different results when replayed, stays
     eager: random numbers that do not come from the device would be the same in every replay.
 
     Args:
@@ -30,8 +30,8 @@ class Batched:
         size: rows at a time.
         graphs: record CUDA graphs.
         pool: memory that graphs share, from `torch.cuda.graph_pool_handle()`.
-        few_sizes: pad also what is not recorded. cuDNN takes long to choose a kernel for a convolution at a batch size
-            that is new to it: about a millisecond, by the figures in PyTorch's pull request 187212.
+        few_sizes: pad eager batches too: cuDNN needs about a millisecond to choose a convolution's kernel for a new
+            batch size, by the figures in PyTorch's pull request 187212.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Batched:
         try:
             return self._batch(rows)
         except torch.OutOfMemoryError:
-            return None  # not handled here: until this returns, the error keeps all that the failed pass had made
+            return None  # not handled here: until this returns, the error keeps the tensors of the failed pass alive
 
     def _batch(self, rows: Rows) -> Rows:
         n = len(rows[0])
@@ -101,7 +101,7 @@ class Batched:
         return 3 * size // 4 if n <= 3 * size // 4 else size
 
     def _record(self, bucket: int, rows: Rows) -> Work:
-        # A clone also where one row is enough: replays write here, and the caller's tensors are not theirs.
+        # Always a copy, also of one row: replays write here, and must not write to the caller's tensors.
         inputs = [tensor[:1].repeat(bucket, *[1] * (tensor.dim() - 1)) for tensor in rows]
 
         def fill(rows: Rows) -> None:
@@ -144,7 +144,7 @@ class Batched:
         self.size = (self.size + 1) // 2
         self.release()
         torch.cuda.empty_cache()
-        warnings.warn(f"A batch did not fit into memory; going on with {self.size} examples at a time.", stacklevel=2)
+        warnings.warn(f"A batch did not fit into memory; continuing with {self.size} examples at a time.", stacklevel=2)
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:
@@ -155,7 +155,7 @@ def _agree(a: Tensor, b: Tensor) -> bool:
 
 
 def in_batches(work: Callable[..., Tensor], *tensors: Tensor, size: int) -> Tensor:
-    """Concatenate `work` over batches of the tensors' first dimension; a batch that does not fit is halved, aloud.
+    """Concatenate `work` over batches of the tensors' first dimension; a batch that does not fit is halved.
 
     Example:
         >>> in_batches(lambda x: 2 * x, torch.arange(5), size=2)

@@ -20,18 +20,18 @@ class Execution:
     """Where and how fast, never what: results agree up to rounding whatever is chosen here.
 
     Args:
-        device: "cpu", "cuda", "cuda:1", ...; None takes CUDA where there is one. Under `torchrun` "cuda" is the
+        device: "cpu", "cuda", "cuda:1", ...; None uses CUDA where there is a GPU. Under `torchrun` "cuda" is the
             process's own GPU.
         precision: of training and of gradients. "fp32" is IEEE float32 with TF32 off; "auto" is bf16 for training on
-            CUDA devices that have it, TF32 for attacks on CUDA, and fp32 elsewhere. Where attacks use TF32 they take
-            fp16, which has as many digits, if its range is found to be enough. Weights, losses and decisions on
-            outcomes are float32 in any case.
-        compile: use `torch.compile`; None does so on CUDA for training long enough to pay for it. Attacks compile only
-            where it is True.
+            CUDA devices that have it, TF32 for attacks on CUDA, and fp32 elsewhere. Instead of TF32 attacks use fp16,
+            which has as many digits, where its range is found to be enough. Weights, losses and decisions on outcomes
+            are always float32.
+        compile: use `torch.compile`; None does so on CUDA where training is long enough for it to pay off. Attacks
+            compile only where it is True.
         cuda_graphs: replay steps from CUDA graphs; None does so on CUDA.
-        batch_size: examples a pass in evaluation and attacks, halved where they do not fit; None suits the device.
-        channels_last: lay images and weights out so that convolutions are fast, where that suits the precision and the
-            model's code copes with it: `view` of the output of a convolution does not.
+        batch_size: examples per pass in evaluation and attacks, halved where they do not fit; None suits the device.
+        channels_last: use the layout in which convolutions are fast, where it suits the precision and the model's code
+            allows it: `view` of a convolution's output does not.
 
     Example:
         >>> Execution(device="cpu").resolved_precision
@@ -58,7 +58,7 @@ class Execution:
 
     @property
     def torch_device(self) -> torch.device:
-        """The device that is meant."""
+        """The device that is used."""
         device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if device == torch.device("cuda") and "LOCAL_RANK" in os.environ:
             return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -66,13 +66,13 @@ class Execution:
 
     @property
     def resolved_precision(self) -> Literal["fp32", "tf32", "bf16"]:
-        """The precision that is meant."""
+        """The precision of training."""
         if self.precision != "auto":
             return self.precision
         return "bf16" if self.torch_device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
 
     def for_attacks(self, device: torch.device) -> "Execution":
-        """The same for examples that are on `device`, with bf16 only where it was asked for."""
+        """The same for examples on `device`, with bf16 only where it was chosen explicitly."""
         if self.device and torch.device(self.device).type != device.type:
             raise ValueError(f"Expected the examples on the device of `execution`, {self.device}, but got {device}.")
         auto: Precision = "tf32" if device.type == "cuda" else "fp32"
@@ -80,23 +80,23 @@ class Execution:
 
     @property
     def resolved_batch_size(self) -> int:
-        """Examples a pass where no gradient of weights is kept."""
+        """Examples per pass where no gradient of weights is needed."""
         return self.batch_size or (2_000 if self.torch_device.type == "cuda" else 250)
 
     def compiles(self, steps: int) -> bool:
-        """Whether a run of so many steps is to be compiled."""
+        """Whether to compile a run of so many steps."""
         if self.compile is None:
             return self.torch_device.type == "cuda" and steps >= _STEPS_THAT_PAY
         return self.compile
 
     @property
     def captures(self) -> bool:
-        """Whether steps are to be replayed from CUDA graphs."""
+        """Whether to replay steps from CUDA graphs."""
         return self.torch_device.type == "cuda" if self.cuda_graphs is None else self.cuda_graphs
 
     @property
     def memory_format(self) -> torch.memory_format:
-        """The layout in which convolutions are fast: channels last, but for float32 on CUDA cores."""
+        """The layout in which convolutions are fast: channels last, except for float32 on CUDA cores."""
         slow = self.torch_device.type == "cuda" and self.resolved_precision == "fp32"
         return torch.channels_last if self.channels_last and not slow else torch.contiguous_format
 
@@ -117,9 +117,9 @@ class Execution:
 
     @contextmanager
     def arithmetic(self, half: bool = False) -> Iterator[None]:
-        """Forward passes in the chosen precision; with `half` in fp16 where that is TF32.
+        """Forward passes in the chosen precision; with `half` in fp16 instead of TF32.
 
-        Both have ten bits after the point, and fp16 moves half the bytes. Its range is small: gradients need a scale.
+        Both have ten fraction bits, and fp16 moves half the bytes. Its range is small: gradients need a scale.
         """
         lower = {"bf16": torch.bfloat16, "tf32": torch.float16 if half else None}.get(self.resolved_precision)
         kind, enabled = self.torch_device.type, lower is not None
@@ -128,7 +128,7 @@ class Execution:
             yield
 
     def float32(self) -> AbstractContextManager[None]:
-        """Float32 with or without TF32, as chosen: for backward passes, which autocast is not meant for."""
+        """Float32 with or without TF32, as chosen: for backward passes, for which autocast is not meant."""
         return _tf32(self.resolved_precision != "fp32")
 
 
@@ -152,29 +152,29 @@ def _check_device(name: str) -> None:
 
 
 def laid_out(tensor: Tensor, memory_format: torch.memory_format) -> Tensor:
-    """In that layout. `contiguous` leaves what has one channel as it is, and that decides the kernel too."""
+    """Copy to that layout. `contiguous` would not change the strides of one channel, which decide the kernel too."""
     if tensor.dim() != 4:
         return tensor
     return torch.empty_like(tensor, memory_format=memory_format).copy_(tensor)
 
 
 def is_of_layout(error: RuntimeError) -> bool:
-    """Whether code failed since a tensor is channels last, of which `view` cannot make rows."""
+    """Whether code failed because `view` cannot flatten a tensor that is channels last."""
     return "view size is not compatible" in str(error) or "Cannot view a tensor" in str(error)
 
 
 @contextmanager
 def ieee_fp32() -> Iterator[None]:
-    """Float32 as IEEE defines it: no TF32, no autocast. Whether an example is fooled is decided inside this."""
+    """Float32 as IEEE defines it, without TF32 and autocast: whether an example is fooled is decided in it."""
     with _tf32(False), torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
         yield
 
 
 @contextmanager
 def _tf32(allowed: bool) -> Iterator[None]:
-    """Switch TF32 on or off; off also for what the CPU has in its place.
+    """Switch TF32 on or off; off also for the CPU's equivalent.
 
-    Torch has two sets of names for the same switches, and refuses to read the old ones where only the new ones were
+    Torch has two sets of names for the same switches, and refuses to read the old ones after only the new ones were
     used. So both are written, the old ones first, because they write some of the new ones.
     """
     backends: Any = torch.backends

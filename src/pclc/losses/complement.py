@@ -10,8 +10,8 @@ def complement_entropy_rows(logits: Tensor, target: Tensor, alpha: float, ignore
     r"""$f_y^\alpha / \log(K - 1) \sum_{k \neq y} q_k \log q_k$ of every row; logits (N, K, D), target (N, D).
 
     With $z$ the log-sum-exp over the false logits, $\log q_k = a_k - z$ and $f_y$ is the logistic function of
-    $a_y - z$, so that no probability has to be divided by a vanishing one. Rows with fewer than two false classes
-    cost 0, rows with NaN or +inf among their logits NaN.
+    $a_y - z$, so that nothing is divided by a vanishing probability. Rows with fewer than two false classes cost 0,
+    rows with NaN or +inf among their logits NaN.
     """
     a = logits if logits.dtype == torch.float64 else logits.float()
     counted = target != ignore_index

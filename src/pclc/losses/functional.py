@@ -34,23 +34,23 @@ def pc_loss(
     $$\sum_{k \neq y} \max(0, f_k + \xi - f_y) + \lambda \max(0, a_y - a_j),
     \qquad j = \operatorname{argmax}_{k \neq y} a_k.$$
 
-    Takes what `torch.nn.functional.cross_entropy` takes as logits and class indices, with its conventions for
+    Takes the logits and class indices that `torch.nn.functional.cross_entropy` takes, with its conventions for
     `weight`, `ignore_index`, `reduction` and empty batches. Half precision is computed and returned in fp32.
 
-    A false class whose logit is -inf counts nowhere; a row without any false class left costs 0. The loss has kinks.
-    At $f_k + \xi = f_y$ either one-sided derivative may come out, as rounding decides; at $a_y = a_j$ the constraint
-    has derivative 0; among false classes with equal logits the first takes the constraint's gradient.
+    A false class whose logit is -inf is left out; a row without any false class left costs 0. The loss has kinks: at
+    $f_k + \xi = f_y$ rounding decides which one-sided derivative is returned; at $a_y = a_j$ the constraint has
+    derivative 0; among false classes with equal logits the first takes the constraint's gradient.
 
     Args:
         logits: (K,), (N, K) or (N, K, d1, ...), with K >= 2.
         target: class indices, of the shape of the logits without their class dimension.
-        margin: $\xi$ in (0, 1], the gap in probability that is asked for.
+        margin: $\xi$ in (0, 1], the required gap in probability.
         logit_weight: $\lambda \geq 0$, the weight of the logit constraint; 0 leaves PC alone.
         constraint: "hard", as printed; "soft", as in the authors' code:
             $\lambda \sum_{k \neq y} w_k \max(0, a_y - a_k)$ with $w$ the softmax over the false logits.
         average_classes: divide PC by the number of false classes, as the authors' code does.
         weight: a weight for each class.
-        ignore_index: rows with this label count nowhere.
+        ignore_index: rows with this label are ignored.
         reduction: "none", "mean" or "sum".
 
     Example:
@@ -83,8 +83,8 @@ def guided_complement_entropy(
 
     $$\frac{f_y^\alpha}{\log(K - 1)} \sum_{k \neq y} q_k \log q_k, \qquad q_k = \frac{f_k}{1 - f_y}.$$
 
-    It lies in [-1, 0] and needs K >= 3. Inputs and conventions are those of :func:`pc_loss`; false classes at -inf
-    count nowhere, also not in K - 1, and a row with fewer than two of them left costs 0.
+    It lies in [-1, 0] and needs K >= 3. Inputs and conventions are those of :func:`pc_loss`; false classes at -inf are
+    left out, also of K - 1, and a row with fewer than two others costs 0.
 
     Example:
         >>> import torch
@@ -110,7 +110,7 @@ def complement_entropy(
 
     $$\frac{1}{\log(K - 1)} \sum_{k \neq y} q_k \log q_k, \qquad q_k = \frac{f_k}{1 - f_y}:$$
 
-    the guided form with alpha = 0. It does not see the true class at all, so it is used in turn with cross-entropy.
+    the guided form with alpha = 0. It ignores the true class, so it is alternated with cross-entropy.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""What every loss here shares with `torch.nn.functional.cross_entropy`: which inputs it takes, and how rows reduce."""
+"""What every loss here shares with `torch.nn.functional.cross_entropy`: its inputs, and how rows are reduced."""
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ def check_inputs(
         raise ValueError("Expected `logits` of shape (K,), (N, K) or (N, K, d1, ...), but got a scalar.")
     if target.is_floating_point():
         raise TypeError(
-            f"Expected `target` to hold class indices (int64), but got {target.dtype}: probability targets and label "
+            f"Expected `target` to hold class indices (int64), but got {target.dtype}. Probability targets and label "
             "smoothing have no meaning for this loss, which compares one true class with the false ones."
         )
     if target.dtype not in (torch.int64, torch.uint8):
@@ -39,7 +39,7 @@ def check_inputs(
 
 
 def check_reduction(reduction: str) -> None:
-    """Refuse what is no way to reduce rows."""
+    """Refuse an unknown reduction."""
     if reduction not in _REDUCTIONS:
         raise ValueError(f"Expected `reduction` to be one of {_REDUCTIONS}, but got {reduction!r}.")
 
@@ -80,7 +80,7 @@ def reduce_rows(
         labels: (N, D), as :func:`as_rows` gives them.
         shape: of the target as the user gave it, and of the result of "none".
         weight: a weight for each class; "mean" divides by the sum of the weights of the rows that count.
-        ignore_index: rows with this label count nowhere.
+        ignore_index: rows with this label are ignored.
         reduction: "none", "mean" or "sum".
     """
     counted = labels != ignore_index
@@ -100,7 +100,7 @@ def true_logits(a: Tensor, y: Tensor, ignore_index: int) -> Tensor:
         return a.gather(1, y)
     try:
         return a.gather(1, y)
-    except (IndexError, RuntimeError) as error:  # on the CPU only; under vmap values cannot be asked
+    except (IndexError, RuntimeError) as error:  # on the CPU only; under vmap values cannot be looked at
         raise ValueError(
             f"Expected every label in `target` to lie in [0, {a.shape[1] - 1}] or to be ignore_index "
             f"({ignore_index}): {error}."

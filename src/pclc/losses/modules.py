@@ -1,4 +1,4 @@
-"""The losses as modules: thin shells around the functions, to be put where `nn.CrossEntropyLoss` stood."""
+"""The losses as modules: thin shells around the functions, drop-in replacements for `nn.CrossEntropyLoss`."""
 
 from torch import Tensor, nn
 
@@ -8,7 +8,7 @@ from pclc.losses.inputs import check_alpha, check_pc_settings, check_reduction
 
 
 class _Loss(nn.Module):
-    """Holds what cross-entropy's module holds too; settings are checked here, long before the first batch."""
+    """The settings that cross-entropy's module has too; all settings are checked here, before the first batch."""
 
     weight: Tensor | None
 
@@ -62,7 +62,7 @@ class PCLoss(_Loss):
         )
 
     def extra_repr(self) -> str:
-        """What is shown inside the parentheses."""
+        """The settings, for `repr`."""
         return (
             f"margin={self.margin}, logit_weight={self.logit_weight}, constraint={self.constraint!r}, "
             f"average_classes={self.average_classes}"
@@ -95,7 +95,7 @@ class GuidedComplementEntropy(_Loss):
         )
 
     def extra_repr(self) -> str:
-        """What is shown inside the parentheses."""
+        """The settings, for `repr`."""
         return f"alpha={self.alpha:.4g}"
 
 

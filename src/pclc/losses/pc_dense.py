@@ -1,6 +1,6 @@
 """The PC-LC loss and its gradient, written out in operations that PyTorch can differentiate and map again.
 
-It takes several tensors of the size of the logits, and the fewest calls. The notation is that of `pc_rows.py`.
+It needs several tensors of the size of the logits but few calls. The notation is that of `pc_rows.py`.
 """
 
 import torch

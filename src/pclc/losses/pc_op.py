@@ -2,8 +2,8 @@
 
 Two custom operators do the work, so that `torch.compile` sees one node each and every device has its own
 implementation. An `autograd.Function` stands around them because an operator with a registered gradient does not go
-through `torch.func`. A second derivative takes the differentiable formula of `pc_dense.py`, and so do small inputs on
-the CPU, where calling operations costs more than what they do.
+through `torch.func`. A second derivative uses the differentiable formula of `pc_dense.py`, and so do small inputs on
+the CPU, where calling operations costs more than their work.
 """
 
 from functools import cache
@@ -33,9 +33,9 @@ def pc_rows(logits: Tensor, target: Tensor, terms: Terms) -> Tensor:
 
 
 def _small(logits: Tensor, terms: Terms) -> bool:
-    """Whether the CPU would spend more on calling operations than on what they do; the gradient may then be kept.
+    """Whether the CPU would spend more on calling operations than on their work; the gradient may then be kept.
 
-    Only for the mean: the loss of a single row has the same bits however many rows there are.
+    Only for the mean: the loss of a single row must have the same bits however many rows there are.
     """
     return terms.mean and logits.device.type == "cpu" and logits.numel() <= SMALL
 

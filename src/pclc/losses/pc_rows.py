@@ -1,4 +1,4 @@
-r"""The PC-LC loss of one row, as the few numbers that forward leaves to backward.
+r"""The PC-LC loss of one row, as the few numbers that forward keeps for backward.
 
 For logits $a$, softmax $f$, true class $y$ and margin $\xi$ a false class $k$ violates the margin when
 $f_k + \xi > f_y$. With $c$ violating classes of total probability $M$,
@@ -24,14 +24,14 @@ from torch import Tensor
 
 
 class Terms(NamedTuple):
-    """What the loss consists of."""
+    """The settings of the loss."""
 
     margin: float
     logit_weight: float
     soft_constraint: bool
     average_classes: bool
     ignore_index: int
-    mean: bool  # one number, the mean over the rows that count, instead of a number a row
+    mean: bool  # one number, the mean over the rows that count, instead of one per row
 
     @property
     def soft(self) -> bool:

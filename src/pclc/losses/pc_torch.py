@@ -1,7 +1,7 @@
 """The PC-LC loss in closed form with PyTorch's own vectorised operations, a cache-sized block of rows at a time.
 
-Used on the CPU, but for small means, and on devices for which there is no kernel. The notation is that of
-`pc_rows.py`. Work on blocks is kept to what needs all classes; what is a number a row is done for all rows at once.
+Used on the CPU, except for small means, and on devices without a kernel. The notation is that of `pc_rows.py`. Only
+work that needs all classes is done by blocks; numbers per row are computed for all rows at once.
 """
 
 import threading
@@ -199,7 +199,7 @@ def _scratch(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def _room(numel: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Memory that each thread keeps for the next call, where it is not much: fresh pages cost as much as the work."""
+    """Memory that each thread keeps for its next call, unless it is large: fresh pages cost as much as the work."""
     if device.type != "cpu" or numel > 4 * _BLOCK:
         return torch.empty(numel, dtype=dtype, device=device)
     kept: Tensor | None = getattr(_kept, str(dtype), None)

@@ -1,4 +1,4 @@
-"""What every model of this package is: a body that gives features and a head that gives logits."""
+"""The base of every model of this package: a body that gives features and a head that gives logits."""
 
 from torch import Tensor, nn
 
@@ -28,7 +28,7 @@ class Classifier(nn.Module):
         return logits
 
     def _check(self, x: Tensor) -> None:
-        """Look at shape and dtype only: torch.compile decides that while it traces, and nothing is left at run time."""
+        """Check shape and dtype only: torch.compile does that while tracing, so that it costs nothing at run time."""
         if x.ndim != 4 or tuple(x.shape[1:]) != (self.in_channels, self.image_size, self.image_size):
             expected = f"(N, {self.in_channels}, {self.image_size}, {self.image_size})"
             raise ValueError(f"Expected `x` to be of shape {expected}, but got {tuple(x.shape)}.")
@@ -37,7 +37,7 @@ class Classifier(nn.Module):
 
 
 def check_image_size(image_size: int, *, smallest: int) -> None:
-    """Refuse images of which nothing would be left after the pooling layers."""
+    """Refuse images that are too small for the pooling layers."""
     if image_size < smallest:
         raise ValueError(
             f"Expected argument `image_size` to be at least {smallest} for this model, but got {image_size}."

@@ -1,4 +1,4 @@
-"""The configuration a model was created from, which is what a file needs to rebuild it."""
+"""The configuration that a model was created from, with which a file can rebuild it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from torch import nn
 class ModelConfig:
     """The arguments of `create_model`.
 
-    `in_channels` and `image_size` are None only for a model from elsewhere (`package.module:factory`) not told them.
-    `normalize` is (mean, std), one number for each channel.
+    `in_channels` and `image_size` are None only for a model from elsewhere (`package.module:factory`) that was created
+    without them. `normalize` is (mean, std), one number for each channel.
     """
 
     name: str
@@ -37,8 +37,8 @@ def config_of(model: nn.Module) -> ModelConfig:
     config = getattr(model, "pclc_config", None)
     if not isinstance(config, ModelConfig):
         raise ValueError(
-            f"Expected `model` to come from create_model or load_model, which note how to rebuild it, "
-            f"but got a {type(model).__name__} without that note: use create_model('package.module:factory')."
+            f"Expected `model` to come from create_model or load_model, which note how to rebuild it, but got a "
+            f"{type(model).__name__} without that note. Use create_model('package.module:factory')."
         )
     return config
 
@@ -49,7 +49,7 @@ def _check_count(name: str, value: object, *, smallest: int) -> None:
 
 
 def _mean_and_std(normalize: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Bring lists (as JSON has them) and tuples to one form."""
+    """Turn lists, as JSON has them, into tuples."""
     try:
         mean, std = normalize
         return tuple(float(value) for value in mean), tuple(float(value) for value in std)

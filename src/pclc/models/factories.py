@@ -13,7 +13,7 @@ Factory = Callable[..., nn.Module]
 
 
 def import_factory(name: str) -> Factory:
-    """Import `factory` from `package.module`. This runs the module's code: only for names the user trusts."""
+    """Import `factory` from `package.module`. This runs the module's code: only for names that the user trusts."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise ValueError(f"Expected a model from elsewhere to be named `package.module:factory`, but got {name!r}.")
@@ -26,8 +26,7 @@ def import_factory(name: str) -> Factory:
         raise ValueError(f"The model {name!r} could not be imported: {_text(error)}.") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
-        problem = "has no" if factory is None else "has, but cannot call,"
-        raise ValueError(f"The model {name!r} could not be made: module {module_name} {problem} {attribute!r}.")
+        raise ValueError(f"The model {name!r} could not be made: {module_name} has no function or class {attribute!r}.")
     if isinstance(factory, nn.Module):
         raise ValueError(
             f"Expected the model {name!r} to be a function or a class that makes a model, but got a model itself, "
@@ -37,7 +36,7 @@ def import_factory(name: str) -> Factory:
 
 
 def call_factory(name: str, factory: Factory, **arguments: int | None) -> nn.Module:
-    """Call `factory` with those arguments that were given (not None) and that its signature accepts."""
+    """Call `factory` with the arguments that are not None and that its signature accepts."""
     parameters = inspect.signature(factory).parameters
     accepts_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     accepted = {
@@ -56,7 +55,7 @@ def call_factory(name: str, factory: Factory, **arguments: int | None) -> nn.Mod
 
 
 def _call(factory: Factory, arguments: dict[str, int], named: Container[str]) -> object:
-    """Call it; one that takes any keyword hands them on, and only whom it hands them to knows which are too many."""
+    """Call it; if it takes any keyword and passes one on to a function that refuses it, leave that one out."""
     try:
         return factory(**arguments)
     except TypeError as error:
@@ -69,7 +68,7 @@ def _call(factory: Factory, arguments: dict[str, int], named: Container[str]) ->
 
 @contextmanager
 def _working_folder() -> Iterator[None]:
-    """Find modules in the working folder too, as `python -m` does and a console script does not."""
+    """Find modules in the working folder too, as `python -m` does but a console script does not."""
     folder = str(Path.cwd())
     if sys.flags.safe_path or folder in sys.path or "" in sys.path:
         yield

@@ -13,8 +13,8 @@ from pclc.models.classifier import Classifier
 class Normalize(nn.Module):
     """(x - mean) / std for each channel; x is (N, C, H, W), mean and std have C numbers (or one, for all channels).
 
-    The numbers are buffers: they move with the model and are not trained. They are not in the `state_dict`, since they
-    belong to the model's configuration: the weights of a model load with and without normalisation alike.
+    The numbers are buffers: they move with the model and are not trained. They are not in the `state_dict` but in the
+    model's configuration, so that weights load with and without normalisation.
 
     Example:
         >>> Normalize([0.5], [0.25])(torch.ones(1, 1, 1, 1)).item()
@@ -26,7 +26,7 @@ class Normalize(nn.Module):
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
-        try:  # tensors and arrays have numbers too
+        try:  # tensors and arrays are welcome too
             mean, std = ([float(value) for value in values] for values in (mean, std))
         except TypeError:
             raise ValueError(

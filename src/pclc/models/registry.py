@@ -18,10 +18,10 @@ F = TypeVar("F", bound=Factory)
 
 
 def register_model(name: str) -> Callable[[F], F]:
-    """Decorate a function or class that makes a model, and `create_model(name)` finds it.
+    """Register a function or class that makes a model, so that `create_model(name)` finds it.
 
-    It is called with those of `num_classes`, `in_channels` and `image_size` that its signature has; its own defaults
-    hold where the caller says nothing.
+    It is called with those of `num_classes`, `in_channels` and `image_size` that its signature has; where the caller
+    gives none its own defaults hold.
 
     Example:
         >>> @register_model("line")

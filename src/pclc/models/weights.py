@@ -76,8 +76,8 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
 
     `path` is a `.safetensors` file, or one that torch wrote (`torch.load` with `weights_only=True`: code inside is
     refused, not run). There the state_dict may lie under keys, such as `state_dict` or `model`; where several fit,
-    such as the weights and their average, none is chosen. A prefix that all names share counts for nothing, in the
-    file (`module.`, `model.`) and in the model, which may be a `Sequential` of a `Normalize` and the network.
+    such as the weights and their average, none is chosen. A prefix that all names share is ignored, in the file
+    (`module.`, `model.`) and in the model, which may be a `Sequential` of a `Normalize` and the network.
     """
     path, model = Path(path), unwrap(model)
     own = model.state_dict()
@@ -88,8 +88,8 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     fitting = [key for key in found if not problems[key]]
     if len(fitting) > 1:
         raise ValueError(
-            f"Expected one set of weights in {path}, but got several that fit the model, under {', '.join(fitting)}: "
-            "save the one that is meant in a file of its own."
+            f"Expected one set of weights in {path}, but got several that fit the model, under {', '.join(fitting)}. "
+            "Save the right one in a file of its own."
         )
     if not fitting:
         nearest = max(found, key=lambda key: len(found[key].keys() & expected.keys()))
@@ -109,7 +109,7 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def _plain(state: Mapping[str, Tensor], expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """Take off what wrappers put into names: a prefix that all share, in a file while none of its names is expected."""
+    """Remove what wrappers put into names: a prefix that all share, in a file while none of its names is expected."""
     state = {name.replace(_COMPILED, ""): value for name, value in state.items()}
     if expected is not None and _AVERAGED not in expected:
         state.pop(_AVERAGED, None)
@@ -187,10 +187,10 @@ def _read_torch(path: Path) -> Mapping[Any, Any]:
 
 
 def _culprits(path: Path) -> str:
-    """What a file names that would be imported and might run; it is read from the bytes."""
+    """The globals that a file would import and that might run; they are read from its bytes."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except Exception:  # no file of torch's, or one of its old format
+    except Exception:  # not a file of torch's, or one in its old format
         return ""
     return f", because it also holds {', '.join(sorted(names)[:3])}" if names else ""
 

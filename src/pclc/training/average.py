@@ -22,29 +22,30 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._decay = decay
-        live = list(dict.fromkeys([*model.parameters(), *model.buffers()]))
-        averaged = [tensor.is_floating_point() and bool(tensor.isfinite().all()) for tensor in live]
-        self._live = [tensor.detach() for tensor, mean in zip(live, averaged, strict=True) if mean]
-        self._copied = [tensor.detach() for tensor, mean in zip(live, averaged, strict=True) if not mean]
-        device = live[0].device
-        self._steps = torch.zeros((), dtype=torch.float32, device=device)
+        tensors = dict.fromkeys([*model.parameters(), *model.buffers()])
+        averaged, copied = list[Tensor](), list[Tensor]()
+        for tensor in tensors:
+            mean = tensor.is_floating_point() and bool(tensor.isfinite().all())
+            (averaged if mean else copied).append(tensor.detach())
+        self._live, self._averaged = [*averaged, *copied], len(averaged)
         self._average = [tensor.clone() for tensor in self._live]
-        self._copies = [tensor.clone() for tensor in self._copied]
+        self._steps = torch.zeros((), dtype=torch.float32, device=self._live[0].device)
 
     @property
     def tensors(self) -> list[Tensor]:
         """Everything that an update changes, in a fixed order."""
-        return [self._steps, *self._average, *self._copies]
+        return [self._steps, *self._average]
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the model's current weights."""
         self._steps += 1
         weight = 1 - ((1 + self._steps) / (_RAMP + self._steps)).clamp(max=self._decay)
-        difference = torch._foreach_sub(self._live, self._average)
+        n = self._averaged
+        difference = torch._foreach_sub(self._live[:n], self._average[:n])
         torch._foreach_mul_(difference, weight)
-        torch._foreach_add_(self._average, difference)
-        for average, live in zip(self._copies, self._copied, strict=True):
+        torch._foreach_add_(self._average[:n], difference)
+        for average, live in zip(self._average[n:], self._live[n:], strict=True):
             average.copy_(live)
 
     def load(self, tensors: list[Tensor]) -> None:
@@ -55,16 +56,16 @@ class Average:
     @torch.no_grad()
     def store(self) -> None:
         """Make the average the model's weights."""
-        for live, average in zip([*self._live, *self._copied], [*self._average, *self._copies], strict=True):
+        for live, average in zip(self._live, self._average, strict=True):
             live.copy_(average)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Give the model the averaged weights, and its own again afterwards."""
-        own = [tensor.clone() for tensor in [*self._live, *self._copied]]
+        own = [tensor.clone() for tensor in self._live]
         self.store()
         try:
             yield
         finally:
-            for live, value in zip([*self._live, *self._copied], own, strict=True):
+            for live, value in zip(self._live, own, strict=True):
                 live.copy_(value)

@@ -26,7 +26,6 @@ LOSSES = tuple(_PHASES)
 
 # Fields that were added later. They are written only where they are set, so that older runs keep their hash.
 _LATER = ("optimizer", "momentum", "schedule", "warm_up_share", "ema", "adversarial", "label_smoothing")
-_MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
@@ -151,11 +150,6 @@ class TrainConfig:
                     f'Expected `{name}` to be {needed!r} in adversarial training with method "pc"{place}, '
                     f"but got {getattr(self, name)!r}."
                 )
-
-    @property
-    def resolved_momentum(self) -> float:
-        """The momentum that SGD uses."""
-        return _MOMENTUM if self.momentum is None else self.momentum
 
     @property
     def phases(self) -> tuple[Phase, ...]:

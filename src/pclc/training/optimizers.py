@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pclc.training.config import TrainConfig
 
+_MOMENTUM = 0.9
 # How an optimizer computes, not what.
 _FLAGS = ("foreach", "capturable", "differentiable", "fused")
 
@@ -24,7 +25,7 @@ def make_optimizer(
     decay = config.weight_decay
     if config.optimizer == "adam":
         return torch.optim.Adam(parameters, lr=lr, weight_decay=decay, fused=True, capturable=on_cuda)
-    momentum = config.resolved_momentum
+    momentum = _MOMENTUM if config.momentum is None else config.momentum
     return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=decay, nesterov=momentum > 0, fused=True)
 
 
