@@ -21,19 +21,10 @@ class _Bar:
 
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress, self._task = progress, task
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        return self._total
-
-    @total.setter
-    def total(self, size: int) -> None:
-        self._total = size
-        self._progress.update(self._task, total=size or None)
+        self.total = 0  # which pooch sets
 
     def update(self, size: int) -> None:
-        self._progress.advance(self._task, size)
+        self._progress.update(self._task, total=self.total or None, advance=size)
 
     def reset(self) -> None:
         self._progress.reset(self._task)
