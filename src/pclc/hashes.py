@@ -1,12 +1,15 @@
 """Short names for models, data and settings: equal contents, equal hash."""
 
+import dis
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType
+from inspect import unwrap as unwrapped
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +21,8 @@ from pclc.models.weights import unwrap
 
 _DIGITS = 16
 _OF_ALL_MODULES = frozenset(vars(nn.Module()))
+# Held by the functions that they decorate.
+_MODES = torch.no_grad | torch.enable_grad | torch.set_grad_enabled | torch.inference_mode | torch.autocast
 
 
 def tensor_hash(*tensors: Tensor) -> str:
@@ -54,8 +59,9 @@ def architecture_hash(model: object) -> str:
     """Of modules, their settings and their code, wrappers left out, and not of weights.
 
     Settings are what the model prints and the attributes of its modules, such as a temperature, a list of layers or a
-    function. With one of which nobody can say what it does, such as an object or a hook, the hash is another one each
-    time: what is kept under it is then never taken for that of the same model.
+    function. Code is `forward` and what it reaches by name of the user's own code: methods, functions, functions of
+    autograd. With something that cannot be described, such as an object or a hook, the hash is different each time, so
+    that nothing kept under it is taken for the same model's.
 
     Example:
         >>> first, second = nn.Identity(), nn.Identity()
@@ -82,11 +88,37 @@ def _settings(module: nn.Module) -> dict[str, Any]:
         return {"own": _unknown()}
     own = {name: _described(value) for name, value in vars(module).items() if name not in _OF_ALL_MODULES}
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return {"own": own, "forward": _described(type(module).forward), "hooks": _unknown() if any(hooks) else None}
+    settings = {"own": own, "forward": _described(type(module).forward), "hooks": _unknown() if any(hooks) else None}
+    methods = [_described(method) for method in _methods(type(module), ["__call__", "forward"])]
+    return {**settings, "methods": methods} if methods else settings
+
+
+def _methods(kind: type, names: list[str]) -> list[FunctionType]:
+    """The functions of these names in a class and its bases, and what their code names, where it is the user's own."""
+    found: list[FunctionType] = []
+    defined = [vars(base) for base in kind.__mro__ if _is_own(base)]
+    for name in names:  # which grows
+        for part in defined:
+            value = part.get(name)
+            value = getattr(value, "__func__", None) or getattr(value, "fget", None) or value  # static, property
+            if isinstance(value, FunctionType) and value not in found:
+                found.append(value)
+                codes = _codes(unwrapped(value).__code__)
+                names += [other for code in codes for other in code.co_names if other not in names]
+    return found
+
+
+def _is_own(thing: FunctionType | ModuleType | type) -> bool:
+    """Whether it is the user's own code, which may change under the same versions of libraries."""
+    name = thing.__name__ if isinstance(thing, ModuleType) else str(thing.__module__)
+    root = name.partition(".")[0]
+    file = getattr(sys.modules.get(root), "__file__", None) or ""
+    return root not in ("torch", "pclc") and root not in sys.stdlib_module_names and "-packages" not in file
 
 
 def _described(value: object, told: list[FunctionType] | None = None) -> Any:
     """What can be written as JSON, and is the same for what does the same; functions that are `told` have a number."""
+    told = [] if told is None else told
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, torch.dtype | torch.device | torch.Size | type | Enum):
@@ -96,39 +128,58 @@ def _described(value: object, told: list[FunctionType] | None = None) -> Any:
     if isinstance(value, nn.Module):
         return model_hash(value), _architecture(value)
     if isinstance(value, tuple | list):
-        return [_described(item) for item in value]
+        return [_described(item, told) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted(settings_hash(_described(item)) for item in value)
+        return sorted(settings_hash(_described(item, told)) for item in value)
     if isinstance(value, Mapping):
-        return [[_described(key), _described(item)] for key, item in value.items()]
+        return [[_described(key, told), _described(item, told)] for key, item in value.items()]
     if isinstance(value, np.ndarray) and value.dtype != object:
         return [str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
+    mode = value.__self__ if isinstance(value, MethodType) else value  # a decorated function holds the mode's `clone`
+    if isinstance(mode, _MODES):
+        return [type(mode).__qualname__, _described(vars(mode))]
     if isinstance(value, partial):
-        return _described([value.func, value.args, value.keywords])
+        return _described([value.func, value.args, value.keywords], told)
     if isinstance(value, BuiltinFunctionType):
         return repr(value.__qualname__)
     if isinstance(value, FunctionType):
-        told = [] if told is None else told
         return told.index(value) if value in told else _function(value, told)
     if is_dataclass(value):
         return [
             type(value).__qualname__,
-            {field.name: _described(getattr(value, field.name)) for field in fields(value)},
+            {field.name: _described(getattr(value, field.name), told) for field in fields(value)},
         ]
     return _unknown()
 
 
 def _function(function: FunctionType, told: list[FunctionType]) -> list[Any]:
-    """Its code and what it computes with: defaults, what it has closed over, and values among its globals."""
+    """Its code and what it computes with: defaults, what it has closed over, and what its globals hold."""
     told.append(function)
     values = (nn.Module, Tensor, np.ndarray, int, float, str, tuple, list, dict)
-    known = [function.__globals__.get(name) for name in function.__code__.co_names]
+    codes = list(_codes(function.__code__))
+    # Not `co_names`, which has attributes too: a script that calls its model `model` may have one of that name.
+    read = (step.argval for code in codes for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
+    known = [function.__globals__.get(name) for name in dict.fromkeys(read)]
+    for module in [value for value in known if isinstance(value, ModuleType) and _is_own(value)]:
+        known += [vars(module).get(name) for code in codes for name in code.co_names]
+    of_autograd = [value for value in known if isinstance(value, type) and issubclass(value, torch.autograd.Function)]
+    called = [value for value in known if isinstance(value, FunctionType) and _is_own(value)]
+    for kind in of_autograd:
+        called += _methods(kind, ["forward", "backward", "setup_context"])
     return [
         _code(function.__code__),
-        _described([function.__defaults__, function.__kwdefaults__]),
-        [_described(cell.cell_contents, told) for cell in function.__closure__ or ()],
-        [_described(value) for value in known if isinstance(value, values)],
+        _described([function.__defaults__, function.__kwdefaults__], told),
+        _described([cell.cell_contents for cell in function.__closure__ or ()], told),
+        _described([value for value in known if isinstance(value, values)] + called, told),
     ]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code and that of the functions and comprehensions inside it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _codes(one)
 
 
 def _code(code: CodeType) -> list[Any]:

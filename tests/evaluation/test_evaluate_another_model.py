@@ -1,6 +1,7 @@
 """What was kept of one model is never taken for another one's, wherever the two differ."""
 
 import copy
+import types
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -100,6 +101,88 @@ def test_other_code_is_another_model() -> None:
             return super().forward(x).tanh()
 
     assert architecture_hash(first(2, 2)) != architecture_hash(Network(2, 2))
+
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * {autograd}
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+class Base(nn.Module):
+    def forward(self, x):
+        return x * {base}
+
+class Network(Base):
+    @property
+    def scale(self):
+        return {property}
+
+    @staticmethod
+    def shift(x):
+        return x + {static}
+
+    @torch.autocast("cpu", enabled=False)
+    def prepared(self, x):
+        return self.shift(x) * {method}
+
+    def never_called(self, x):
+        return x * {unused}
+
+    def forward(self, x):
+        x = torch.stack([helper(row) for row in self.prepared(x) * self.scale])
+        return Step.apply(super().forward(x))
+
+@torch.no_grad()
+def helper(x):
+    return WORK["helper"] and other.work(further(x))
+
+WORK = {{"helper": helper}}
+
+def further(x):
+    return helper(x) if x is None else x * {function}
+"""
+
+
+def network(**changed: int) -> nn.Module:
+    numbers = dict.fromkeys(("autograd", "base", "property", "static", "method", "unused", "function", "module"), 1)
+    other = types.ModuleType("other")
+    numbers.update(changed)
+    exec(f"def work(x): return x * {numbers.pop('module')}", vars(other))
+    own = {"__name__": "a_script", "other": other}
+    exec(SOURCE.format(**numbers), own)
+    made: nn.Module = own["Network"]()  # type: ignore[operator]
+    return made
+
+
+@pytest.mark.parametrize("what", ["autograd", "base", "property", "static", "method", "function", "module"])
+def test_code_that_forward_reaches_counts(what: str) -> None:
+    assert architecture_hash(network()) == architecture_hash(network())
+    assert architecture_hash(network(unused=2)) == architecture_hash(network())
+    assert architecture_hash(network(**{what: 2})) != architecture_hash(network())
+
+
+def test_a_global_with_the_name_of_an_attribute_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a script that calls its model `held`."""
+    first, second = Holder(linear(0)), Holder(linear(1))
+    monkeypatch.setitem(globals(), "held", first)
+    made = architecture_hash(first)
+    monkeypatch.setitem(globals(), "held", second)
+    assert architecture_hash(first) == made
+
+
+def test_a_model_whose_helper_changed_is_measured_anew(tmp_path: Path) -> None:
+    x, y = torch.rand(30, 3), torch.arange(30) % 3
+    for sign in (1, -1):
+        kept = pclc.evaluate(network(function=sign), x, y, ["noise(eps=0.1)"], out=tmp_path, execution=CPU)
+        assert torch.equal(kept.clean, (sign * x).argmax(1) == y)
 
 
 @pytest.mark.parametrize("name", ["closure", "calling itself", "set", "default", "list", "array", "dictionary"])
