@@ -202,7 +202,7 @@ def settings_hash(settings: Any) -> str:
 def _digest(named: Iterator[tuple[str, Tensor]]) -> str:
     digest = hashlib.sha256()
     for name, tensor in named:
-        values = tensor.detach().cpu().contiguous()
+        values = (tensor.to_dense() if tensor.layout != torch.strided else tensor).detach().cpu().contiguous()
         digest.update(f"{name} {values.dtype} {tuple(values.shape)};".encode())
         digest.update(values.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()[:_DIGITS]

@@ -185,6 +185,15 @@ def test_a_model_whose_helper_changed_is_measured_anew(tmp_path: Path) -> None:
         assert torch.equal(kept.clean, (sign * x).argmax(1) == y)
 
 
+def test_a_sparse_buffer_counts() -> None:
+    def model(diagonal: float) -> nn.Module:
+        made = nn.Flatten()
+        made.register_buffer("mask", (diagonal * torch.eye(3)).to_sparse())
+        return made
+
+    assert hashes.model_hash(model(1.0)) == hashes.model_hash(model(1.0)) != hashes.model_hash(model(2.0))
+
+
 @pytest.mark.parametrize("name", ["closure", "calling itself", "set", "default", "list", "array", "dictionary"])
 def test_what_can_be_told_is_the_same_again(name: str) -> None:
     model = PAIRS[name](0)
