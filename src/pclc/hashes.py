@@ -44,15 +44,11 @@ def model_hash(model: object) -> str | None:
     if not isinstance(model, nn.Module):
         return None
     plain = unwrap(model)
-    if any(_is_frozen(module) for module in plain.modules()):
+    scripts = (module for module in plain.modules() if isinstance(module, torch.jit.ScriptModule))
+    if any(not script._c.hasattr("training") for script in scripts):  # `torch.jit.freeze` leaves no mode in a script
         return None
     named = {**dict(plain.named_parameters()), **dict(plain.named_buffers())}
     return _digest((name.replace("_orig_mod.", ""), named[name]) for name in sorted(named))
-
-
-def _is_frozen(module: nn.Module) -> bool:
-    """Whether it came through `torch.jit.freeze`, which leaves no mode in a script; Python may put one on top of it."""
-    return isinstance(module, torch.jit.ScriptModule) and not module._c.hasattr("training")
 
 
 def architecture_hash(model: object) -> str:

@@ -108,9 +108,10 @@ def train(
     import pclc
     from pclc.training import ADVERSARIAL_PRESETS, PRESETS, TrainConfig, adversarial_config, paper_config
 
+    radii = _numbers("--eps", eps or "")
     crafting: dict[str, Any] = {
         "method": method,
-        "eps": None if eps is None else _radius(eps),
+        "eps": None if eps is None else radii[0] if len(radii) == 1 else radii,
         "norm": norm,
         "alpha": None if step_size is None else _number("--step-size", step_size),
         "steps": steps,
@@ -206,11 +207,6 @@ def _recipe(name: str | None, changes: dict[str, Any]) -> "AdversarialConfig | N
             f"Expected {options} to be used with --adversarial, one of {', '.join(ADVERSARIAL_PRESETS)}, but got none."
         )
     return None
-
-
-def _radius(text: str) -> float | tuple[float, ...]:
-    ends = _numbers("--eps", text)
-    return ends[0] if len(ends) == 1 else ends
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

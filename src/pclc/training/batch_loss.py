@@ -31,6 +31,15 @@ class Batch(NamedTuple):
 BatchLoss = Callable[[Criterion, Batch], tuple[Tensor, Tensor]]
 
 
+# For the other methods the loss is the criterion on the adversarial images.
+_LOSSES: dict[str, Callable[..., Tensor]] = {
+    "mix": mix_loss,
+    "trades": trades_loss,
+    "mart": mart_loss,
+    "pc": pc_adversarial_loss,
+}
+
+
 def plain_loss(forward: Callable[[Tensor], Tensor], execution: Execution) -> BatchLoss:
     """The criterion on clean images."""
 
@@ -75,23 +84,8 @@ def adversarial_loss(
                 clean, adversarial = forward(both).chunk(2)
             else:
                 clean, adversarial = None, forward(x_adv)
-            return _combined(config, criterion, clean, adversarial, batch.y), adversarial
+            if config.method not in _LOSSES:
+                return criterion(adversarial, batch.y), adversarial
+            return _LOSSES[config.method](clean, adversarial, batch.y, criterion, **config.weights), adversarial
 
     return loss
-
-
-# For the other methods the loss is the criterion on the adversarial images.
-_LOSSES: dict[str, Callable[..., Tensor]] = {
-    "mix": mix_loss,
-    "trades": trades_loss,
-    "mart": mart_loss,
-    "pc": pc_adversarial_loss,
-}
-
-
-def _combined(
-    config: AdversarialConfig, criterion: Criterion, clean: Tensor | None, adversarial: Tensor, y: Tensor
-) -> Tensor:
-    if config.method not in _LOSSES:
-        return criterion(adversarial, y)
-    return _LOSSES[config.method](clean, adversarial, y, criterion, **config.weights)

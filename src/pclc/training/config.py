@@ -97,8 +97,12 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if isinstance(self.milestones, list):  # JSON has lists
             object.__setattr__(self, "milestones", tuple(self.milestones))
-        if self.adversarial is not None:
-            object.__setattr__(self, "adversarial", _recipe(self.adversarial))
+        recipe: object = self.adversarial
+        if isinstance(recipe, dict):
+            recipe = AdversarialConfig.from_dict(recipe)
+        if not isinstance(recipe, AdversarialConfig | None):
+            raise ValueError(f"Expected `adversarial` to be an AdversarialConfig or None, but got {recipe!r}.")
+        object.__setattr__(self, "adversarial", recipe and recipe.resolved())
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type is float and not _is_number(value):
@@ -200,14 +204,6 @@ class TrainConfig:
         if unknown:
             raise ValueError(f"Expected only fields of TrainConfig, but got {', '.join(unknown)}.")
         return cls(**content)
-
-
-def _recipe(value: object) -> AdversarialConfig:
-    if isinstance(value, dict):
-        value = AdversarialConfig.from_dict(value)
-    if not isinstance(value, AdversarialConfig):
-        raise ValueError(f"Expected `adversarial` to be an AdversarialConfig or None, but got {value!r}.")
-    return value.resolved()
 
 
 def _is_whole(value: object, least: int) -> bool:

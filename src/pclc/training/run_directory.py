@@ -40,31 +40,28 @@ class RunDirectory:
         wanted = json.loads(json.dumps(config))
         self.path.mkdir(parents=True, exist_ok=True)
         with _locked(self.path, wait=True):  # a second process would overwrite what the first has begun
-            self._claim(wanted)
-
-    def _claim(self, wanted: dict[str, Any]) -> None:
-        file = self.path / "config.json"
-        if file.exists():
-            found = self.config
-            if found != wanted:  # by value, not by hash: 0 is 0.0
-                different = sorted(_differences(found, wanted))
+            file = self.path / "config.json"
+            if file.exists():
+                found = self.config
+                if found != wanted:  # by value, not by hash: 0 is 0.0
+                    different = sorted(_differences(found, wanted))
+                    raise ValueError(
+                        f"Expected {self.path} to be new or to hold the same run, but it holds another one "
+                        f"(different: {', '.join(different)}). Choose another folder or remove that one."
+                    )
+                return
+            if self.finished:  # which would be taken for this run
                 raise ValueError(
-                    f"Expected {self.path} to be new or to hold the same run, but it holds another one "
-                    f"(different: {', '.join(different)}). Choose another folder or remove that one."
+                    f"Expected {self.path} to be new or to hold a run, but it has a training.json and no config.json. "
+                    "Choose another folder or remove that one."
                 )
-            return
-        if self.finished:  # which would be taken for this run
-            raise ValueError(
-                f"Expected {self.path} to be new or to hold a run, but it has a training.json and no config.json. "
-                "Choose another folder or remove that one."
-            )
-        content = {
-            "version": VERSION,
-            "run": wanted,
-            "hash": settings_hash(wanted),
-            "versions": {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        }
-        _write(file, content)
+            content = {
+                "version": VERSION,
+                "run": wanted,
+                "hash": settings_hash(wanted),
+                "versions": {"pclc": __version__, "torch": torch.__version__, "python": platform.python_version()},
+            }
+            _write(file, content)
 
     @contextmanager
     def held(self) -> Iterator[None]:
