@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from pclc.models.weights import unwrap
 
 _DIGITS = 16
-_OF_ALL_MODULES = frozenset(vars(nn.Module()))
+# The last two are set by `torch.compile` and `Module.compile`.
+_OF_ALL_MODULES = frozenset([*vars(nn.Module()), "_is_torch_compile", "_compiled_call_impl"])
 # Held by the functions that they decorate.
 _MODES = torch.no_grad | torch.enable_grad | torch.set_grad_enabled | torch.inference_mode | torch.autocast
 

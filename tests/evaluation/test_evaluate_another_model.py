@@ -185,6 +185,14 @@ def test_a_model_whose_helper_changed_is_measured_anew(tmp_path: Path) -> None:
         assert torch.equal(kept.clean, (sign * x).argmax(1) == y)
 
 
+def test_a_compiled_model_is_the_same_model() -> None:
+    model = nn.Sequential(nn.Flatten(), linear(0))
+    made = architecture_hash(model)
+    assert architecture_hash(torch.compile(model, backend="eager")) == made
+    model.compile(backend="eager")
+    assert architecture_hash(model) == made
+
+
 def test_a_sparse_buffer_counts() -> None:
     def model(diagonal: float) -> nn.Module:
         made = nn.Flatten()
