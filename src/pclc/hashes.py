@@ -22,6 +22,8 @@ from pclc.models.weights import unwrap
 _DIGITS = 16
 # The last two are set by `torch.compile` and `Module.compile`.
 _OF_ALL_MODULES = frozenset([*vars(nn.Module()), "_is_torch_compile", "_compiled_call_impl"])
+# What code may compute with, beside functions.
+_VALUES = (nn.Module, Tensor, np.ndarray, int, float, str, tuple, list, dict)
 # Held by the functions that they decorate.
 _MODES = torch.no_grad | torch.enable_grad | torch.set_grad_enabled | torch.inference_mode | torch.autocast
 
@@ -86,20 +88,22 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     own = {name: _described(value) for name, value in vars(module).items() if name not in _OF_ALL_MODULES}
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     settings = {"own": own, "forward": _described(type(module).forward), "hooks": _unknown() if any(hooks) else None}
-    methods = [_described(method) for method in _methods(type(module), ["__call__", "forward"])]
-    return {**settings, "methods": methods} if methods else settings
+    reached = _reached(type(module), ["__call__", "forward"])
+    return {**settings, "class": _described(reached)} if reached else settings
 
 
-def _methods(kind: type, names: list[str]) -> list[FunctionType]:
-    """The functions of these names in a class and its bases, and what their code names, where it is the user's own."""
-    found: list[FunctionType] = []
+def _reached(kind: type, names: list[str]) -> list[object]:
+    """What has these names in a class and its bases, and what its code names there, where it is the user's own."""
+    found: list[object] = []
     defined = [vars(base) for base in kind.__mro__ if _is_own(base)]
     for name in names:  # which grows
         for part in defined:
             value = part.get(name)
             value = getattr(value, "__func__", None) or getattr(value, "fget", None) or value  # static, property
-            if isinstance(value, FunctionType) and value not in found:
-                found.append(value)
+            if isinstance(value, _VALUES):
+                found.append([name, value])
+            elif isinstance(value, FunctionType):
+                found.append([name, value])
                 codes = _codes(unwrapped(value).__code__)
                 names += [other for code in codes for other in code.co_names if other not in names]
     return found
@@ -152,7 +156,6 @@ def _described(value: object, told: list[FunctionType] | None = None) -> Any:
 def _function(function: FunctionType, told: list[FunctionType]) -> list[Any]:
     """Its code and what it computes with: defaults, what it has closed over, and what its globals hold."""
     told.append(function)
-    values = (nn.Module, Tensor, np.ndarray, int, float, str, tuple, list, dict)
     codes = list(_codes(function.__code__))
     # Not `co_names`, which has attributes too: a script that calls its model `model` may have one of that name.
     read = (step.argval for code in codes for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
@@ -160,14 +163,14 @@ def _function(function: FunctionType, told: list[FunctionType]) -> list[Any]:
     for module in [value for value in known if isinstance(value, ModuleType) and _is_own(value)]:
         known += [vars(module).get(name) for code in codes for name in code.co_names]
     of_autograd = [value for value in known if isinstance(value, type) and issubclass(value, torch.autograd.Function)]
-    called = [value for value in known if isinstance(value, FunctionType) and _is_own(value)]
-    for kind in of_autograd:
-        called += _methods(kind, ["forward", "backward", "setup_context"])
+    used: list[object] = [value for value in known if isinstance(value, _VALUES)]
+    used += [value for value in known if isinstance(value, FunctionType) and _is_own(value)]
+    used += [_reached(kind, ["forward", "backward", "setup_context"]) for kind in of_autograd]
     return [
         _code(function.__code__),
         _described([function.__defaults__, function.__kwdefaults__], told),
         _described([cell.cell_contents for cell in function.__closure__ or ()], told),
-        _described([value for value in known if isinstance(value, values)] + called, told),
+        _described(used, told),
     ]
 
 

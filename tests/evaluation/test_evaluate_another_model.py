@@ -121,6 +121,8 @@ class Base(nn.Module):
         return x * {base}
 
 class Network(Base):
+    temperature = {attribute}
+
     @property
     def scale(self):
         return {property}
@@ -138,7 +140,7 @@ class Network(Base):
 
     def forward(self, x):
         x = torch.stack([helper(row) for row in self.prepared(x) * self.scale])
-        return Step.apply(super().forward(x))
+        return Step.apply(super().forward(x)) / self.temperature
 
 @torch.no_grad()
 def helper(x):
@@ -152,9 +154,9 @@ def further(x):
 
 
 def network(**changed: int) -> nn.Module:
-    numbers = dict.fromkeys(("autograd", "base", "property", "static", "method", "unused", "function", "module"), 1)
+    names = ("attribute", "autograd", "base", "property", "static", "method", "unused", "function", "module")
+    numbers = {**dict.fromkeys(names, 1), **changed}
     other = types.ModuleType("other")
-    numbers.update(changed)
     exec(f"def work(x): return x * {numbers.pop('module')}", vars(other))
     own = {"__name__": "a_script", "other": other}
     exec(SOURCE.format(**numbers), own)
@@ -162,7 +164,9 @@ def network(**changed: int) -> nn.Module:
     return made
 
 
-@pytest.mark.parametrize("what", ["autograd", "base", "property", "static", "method", "function", "module"])
+@pytest.mark.parametrize(
+    "what", ["autograd", "base", "property", "static", "method", "function", "module", "attribute"]
+)
 def test_code_that_forward_reaches_counts(what: str) -> None:
     assert architecture_hash(network()) == architecture_hash(network())
     assert architecture_hash(network(unused=2)) == architecture_hash(network())
