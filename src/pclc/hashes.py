@@ -146,10 +146,10 @@ def _described(value: object, told: list[FunctionType] | None = None) -> Any:
     if isinstance(value, FunctionType):
         return told.index(value) if value in told else _function(value, told)
     if is_dataclass(value):
-        return [
-            type(value).__qualname__,
-            {field.name: _described(getattr(value, field.name), told) for field in fields(value)},
-        ]
+        kind = type(value)
+        content = {field.name: _described(getattr(value, field.name), told) for field in fields(value)}
+        code = _reached(kind, [name for name in vars(kind) if name == "__call__" or not name.startswith("__")])
+        return [kind.__qualname__, content, *_described(code, told)]
     return _unknown()
 
 

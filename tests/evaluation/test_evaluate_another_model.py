@@ -104,6 +104,8 @@ def test_other_code_is_another_model() -> None:
 
 
 SOURCE = """
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
@@ -116,9 +118,20 @@ class Step(torch.autograd.Function):
     def backward(ctx, grad):
         return grad
 
+@dataclass(frozen=True)
+class Setting:
+    factor: float = 2.0
+
+    def scaled(self, x):
+        return x * self.factor * {dataclass}
+
 class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.setting = Setting()
+
     def forward(self, x):
-        return x * {base}
+        return self.setting.scaled(x * {base})
 
 class Network(Base):
     temperature = {attribute}
@@ -154,7 +167,18 @@ def further(x):
 
 
 def network(**changed: int) -> nn.Module:
-    names = ("attribute", "autograd", "base", "property", "static", "method", "unused", "function", "module")
+    names = (
+        "attribute",
+        "autograd",
+        "base",
+        "dataclass",
+        "property",
+        "static",
+        "method",
+        "unused",
+        "function",
+        "module",
+    )
     numbers = {**dict.fromkeys(names, 1), **changed}
     other = types.ModuleType("other")
     exec(f"def work(x): return x * {numbers.pop('module')}", vars(other))
@@ -165,7 +189,7 @@ def network(**changed: int) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    "what", ["autograd", "base", "property", "static", "method", "function", "module", "attribute"]
+    "what", ["autograd", "base", "dataclass", "property", "static", "method", "function", "module", "attribute"]
 )
 def test_code_that_forward_reaches_counts(what: str) -> None:
     assert architecture_hash(network()) == architecture_hash(network())
