@@ -1,4 +1,4 @@
-"""The sentence a user gets where a library of an extra is missing."""
+"""The error message where a library of an extra is missing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -11,9 +11,9 @@ from pathlib import Path
 def replace_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; what is written there becomes `path` when the block ends well.
 
-    The temporary file is flushed to the disk before it takes its name, so that a reader sees the old file or the new
-    one, whole, even after a power failure. Where the block raises, the temporary file is removed and `path` stays as it
-    was; a process that is killed may leave the temporary file (hidden, its name begins with `.tmp-`), never a broken
+    The temporary file is flushed to disk before it takes its name, so that a reader sees the whole old file or the
+    whole new one, even after a power failure. If the block raises, the temporary file is removed and `path` stays as it
+    was; a process that is killed may leave a temporary file (hidden, its name begins with `.tmp-`), never a broken
     `path`. The temporary name keeps the suffix, because some writers choose the format by it.
 
     Example:
@@ -32,7 +32,7 @@ def replace_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.replace(path)
     except OSError as error:
-        if error.errno is not None and error.filename is None:  # a full disk is no file's
+        if error.errno is not None and error.filename is None:  # as for a full disk
             error.filename = str(path)
         raise
     finally:

@@ -39,10 +39,10 @@ def tensor_hash(*tensors: Tensor) -> str:
 
 
 def model_hash(model: object) -> str | None:
-    """Of all parameters and buffers by name, wrappers left out; None for a plain function, which has none.
+    """Of all parameters and buffers by name, without wrappers; None for a plain function, which has none.
 
-    Buffers that are not saved count too: the numbers of a normalisation layer are part of what the model computes. What
-    came through `torch.jit.freeze` has its weights inside its code, and no hash either.
+    Buffers that are not saved count too: the numbers of a normalisation layer are part of what the model computes. A
+    model from `torch.jit.freeze` has its weights inside its code, and no hash either.
     """
     if not isinstance(model, nn.Module):
         return None
@@ -55,7 +55,7 @@ def model_hash(model: object) -> str | None:
 
 
 def architecture_hash(model: object) -> str:
-    """Of modules, their settings and their code, wrappers left out, and not of weights.
+    """Of modules, their settings and their code, without wrappers and weights.
 
     Settings are what the model prints and the attributes of its modules, such as a temperature, a list of layers or a
     function. Code is `forward` and what it reaches by name of the user's own code: methods, functions, functions of

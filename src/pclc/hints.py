@@ -1,4 +1,4 @@
-"""What somebody may have meant by a name that is not known."""
+"""Suggestions for unknown names."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Work captured in a CUDA graph, so that replaying it costs one launch."""
+"""Work captured in a CUDA graph, so that a replay costs one launch."""
 
 from collections.abc import Callable
 from functools import cache
@@ -20,8 +20,8 @@ def captured(
 ) -> Callable[[], None]:
     """Run `work`, which uses `device` (None: the current one), a few times, then record it; the result replays it.
 
-    `work` must read and write the same tensors each time, and must not need the host. Running it changes state just as
-    calling it does: who does not want that restores the state afterwards. Graphs that share a `pool` of memory must not
+    `work` must read and write the same tensors each time, and must not need the host. The runs before the recording
+    change state as any call does, which the caller may have to restore. Graphs that share a `pool` of memory must not
     run side by side.
     """
     with torch.cuda.device(device):  # a graph of another device's stream would be empty

@@ -1,6 +1,6 @@
-"""Layers that give what a layer of torch gives, in kernels that are faster for images and their gradients.
+"""Layers with the results of torch's layers, in kernels that are faster for images and their gradients.
 
-`ready.py` says where one takes the place of a layer. None has a gradient of its weights.
+`ready.py` decides where one replaces a layer. None has a gradient of its weights.
 """
 
 import copy
@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# The largest matrix, in numbers, that a convolution of few channels becomes: those of LeNet-5 on 28 x 28 have 3.7 and
-# 1.9 million. And how many one keeps, of images of several sizes.
+# The most entries of a matrix that replaces a convolution of few channels: those of LeNet-5 on 28 x 28 have 3.7 and 1.9
+# million. And how many matrices one layer keeps, for images of several sizes.
 _LARGEST_MATRIX = 2**22
 _MATRICES = 4
 
 
 def as_kind(layer: nn.Module, kind: type[nn.Module], **weights: Tensor) -> nn.Module:
-    """The layer with weights of its own, as another kind of one: a model's code may look at its attributes."""
+    """A copy of the layer as another kind, with weights of its own; it keeps the attributes that code may look at."""
     twin = copy.copy(layer)
     twin.__class__ = kind
     own = {name: nn.Parameter(weight, requires_grad=False) for name, weight in weights.items()}
@@ -43,7 +43,7 @@ class MoreChannels(nn.Conv2d):
     more: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images to what the convolution makes of them."""
+        """Images to the convolution's output."""
         missing = self.more.shape[1] - self.in_channels
         y: Tensor = self._conv_forward(F.pad(x, (0, 0, 0, 0, 0, missing)), self.more, self.bias)
         return y
@@ -56,7 +56,7 @@ class ConvReLU(nn.Conv2d):
     cast: dict[torch.dtype, tuple[Tensor, Tensor]]  # weights and bias, which do not change
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images to what is positive of the convolution, pooled where that is asked for."""
+        """Images to the positive part of the convolution's output, pooled in the subclass."""
         dtype = _autocast_dtype(x)
         if dtype not in self.cast:
             weight = self._parameters.get("more", self.weight)
@@ -96,7 +96,7 @@ class FewChannels(nn.Conv2d):
     reach: list[int]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images to what the convolution makes of them."""
+        """Images to the convolution's output."""
         y: Tensor = _Convolution.apply(  # type: ignore[no-untyped-call]
             x, self.weight, self.bias, self.padding, self.turned, self.reach
         )
@@ -106,7 +106,7 @@ class FewChannels(nn.Conv2d):
 class AsMatrix(FewChannels):
     """A convolution as one product with a matrix that is mostly zeros.
 
-    Tensor cores are done with all of it before kernels of convolutions, for which one and six channels are too few.
+    Tensor cores compute all of it faster than convolution kernels, for which one or six channels are too few.
     """
 
     matrices: dict[tuple[torch.Size, torch.dtype, torch.device], tuple[Tensor, Tensor, Tensor | None]]
@@ -126,7 +126,7 @@ class AsMatrix(FewChannels):
     def _matrix(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
         """(out, in) and its transpose, each as tensor cores like it, and the bias of every output; made once.
 
-        None for one size too many. None is thrown away, since a CUDA graph may read it.
+        None where there are too many sizes already: no matrix is ever dropped, since a CUDA graph may read it.
         """
         dtype = _autocast_dtype(x)
         key = x.shape[1:], dtype, x.device
@@ -156,8 +156,8 @@ class _Product(torch.autograd.Function):
         (back,), (grad,) = ctx.saved_tensors, grads
         grad = grad.to(back.dtype)
         # The matrix has a zero for every pixel that an output does not see, and zero times infinity would be NaN. A
-        # quarter of the largest number, because rounding to TF32 may make infinity of it. In fp16 it is an overflow,
-        # which whoever uses that has to see.
+        # quarter of the largest number, because rounding to TF32 may make it infinite. In fp16 infinity is an overflow,
+        # which the caller has to see.
         if grad.dtype != torch.float16:
             large = torch.finfo(grad.dtype).max / 4
             grad = grad.nan_to_num(0.0, large, -large)
@@ -194,7 +194,7 @@ class _RectifiedConvolution(torch.autograd.Function):
 
 
 def _autocast_dtype(x: Tensor) -> torch.dtype:
-    """What autocast makes of images: it leaves float64 alone."""
+    """The dtype to which autocast casts images: it leaves float64 alone."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 else x.dtype
 

@@ -1,7 +1,7 @@
 """Max-pooling of 2 x 2 pixels after a ReLU as two Triton kernels, for images that are channels last.
 
-PyTorch's kernels write an index of eight bytes for every output, and read it again. These look a second time for the
-largest of the four, and the way back goes through the ReLU at once.
+PyTorch's kernels write an index of eight bytes for every output, and read it again. These search a second time for the
+largest of the four, and their backward pass includes the ReLU.
 """
 
 import torch
@@ -13,7 +13,7 @@ _BLOCK = 1024
 
 
 def pool(y: Tensor) -> Tensor:
-    """The largest of each 2 x 2 pixels of (N, C, H, W); of odd sizes the last row or column has no part in it."""
+    """The largest of each 2 x 2 pixels of (N, C, H, W); for odd sizes the last row or column is ignored."""
     n, c, h, w = y.shape
     out = torch.empty(n, c, h // 2, w // 2, dtype=y.dtype, device=y.device, memory_format=torch.channels_last)
     if out.numel():
@@ -23,7 +23,7 @@ def pool(y: Tensor) -> Tensor:
 
 
 def pool_gradient(grad: Tensor, y: Tensor) -> Tensor:
-    """The gradient of what the ReLU took: that of the pooled goes to the first that is largest, if it is positive.
+    """The gradient of the ReLU's input: the pooled one goes to the first of the largest pixels, if it is positive.
 
     Args:
         grad: of `pool(y)`.
@@ -72,7 +72,7 @@ def _gradient_kernel(grad, y, out, H, W, C, total, BLOCK: tl.constexpr):
     of_a = a == top
     of_b = (b == top) & ~of_a
     of_c = (c == top) & ~of_a & ~of_b
-    of_d = ~of_a & ~of_b & ~of_c  # also where the largest is NaN: its gradient is to be seen somewhere
+    of_d = ~of_a & ~of_b & ~of_c  # also where the largest is NaN: its gradient must show somewhere
     to = out + start
     tl.store(to, tl.where(of_a, given, none), inside)
     tl.store(to + C, tl.where(of_b, given, none), inside)

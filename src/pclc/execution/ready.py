@@ -29,20 +29,20 @@ _MUCH = 32
 def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
     """The model with layers that run faster, and a last one that rounds less.
 
-    - BatchNorm is folded into the convolution before it, and on CUDA ReLU and then max-pooling of 2 x 2 pixels into the
-      one after which they come: each is a pass over memory less.
-    - Weights are laid out as the images are.
-    - Convolutions of few channels get a gradient, or an input, for which cuDNN has better kernels; on small images and
+    - BatchNorm is folded into the convolution before it, and on CUDA so are ReLU and max-pooling of 2 x 2 pixels after
+      it: each saves a pass over memory.
+    - Weights get the layout of the images.
+    - Convolutions of few channels get a gradient, or an input, for which cuDNN has better kernels; for small images on
       CUDA they become products with a matrix.
-    - The last linear layer, in the order of `model.modules()`, stays in float32 where autocast would take less: attacks
+    - The last linear layer, in the order of `model.modules()`, stays in float32 where autocast would lower it: attacks
       compare logits that are nearly equal.
 
     Only what is safe to change from outside is changed: layers in eval mode that occur once, have no hooks, and the
     `forward` of their class. One is folded into a convolution where both are in a row in a plain `nn.Sequential`; a
     BatchNorm also where the module's class names both in `norms_after`, a dictionary from each convolution to the
     BatchNorm to which its output goes, and nowhere else. What is changed is copied, all else is shared with the model,
-    and where nothing is to be changed the model itself comes back. There is no gradient of the weights. Whoever uses it
-    looks once whether it gives what the model gives: code outside may call the layers one by one.
+    and where there is nothing to change the model itself is returned. There is no gradient of the weights. Callers
+    check once that it gives what the model gives: code outside may call the layers one by one.
 
     Example:
         >>> model = nn.Sequential(nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU()).eval()
@@ -60,7 +60,7 @@ def made_ready(model: nn.Module, execution: Execution) -> nn.Module:
 
 
 def leaves_nothing_to_fuse(ready: nn.Module) -> bool:
-    """Whether every convolution of a model that was made ready does its BatchNorm and ReLU: no compiler does better."""
+    """Whether each convolution of a model that was made ready includes BatchNorm and ReLU: no compiler does better."""
     kinds = [type(module) for module in ready.modules() if isinstance(module, nn.Conv2d | nn.BatchNorm2d | nn.ReLU)]
     return bool(kinds) and all(issubclass(kind, ConvReLU) for kind in kinds)
 
@@ -83,8 +83,8 @@ def _ready(module: nn.Module, execution: Execution, uses: Counter[int], last: nn
         _fold_relu(module, ready, uses, pools=channels_last and pooling() is not None)
     if all(ready[name] is child for name, child in children.items()):
         return module
-    # Not by `copy.copy` and assignment, of which modules may make something of their own: a compiled one hands what is
-    # assigned on to the module that it was made of.
+    # Not by `copy.copy` and assignment, which modules may redefine: a compiled one passes what is assigned on to the
+    # module that it was made from.
     twin: nn.Module = object.__new__(type(module))
     twin.__dict__.update(module.__dict__)
     twin.__dict__["_modules"] = {**module._modules, **ready}
@@ -130,7 +130,7 @@ def _halves(layer: nn.Module) -> bool:
 
 
 def _norms_after(module: nn.Module) -> Iterable[tuple[str, str]]:
-    """Names of children of which the second gets all that the first gives. Of a subclass that is not known."""
+    """Names of children of which the second gets all the output of the first. For a subclass that is not known."""
     if type(module) is nn.Sequential:
         return pairwise(module._modules)  # not `named_children`, which names a layer in several places once
     pairs = vars(type(module)).get("norms_after")
@@ -140,7 +140,7 @@ def _norms_after(module: nn.Module) -> Iterable[tuple[str, str]]:
 def _is_plain(module: nn.Module, kind: type[nn.Module], uses: Counter[int]) -> bool:
     """Whether calling it does what its kind says and nothing else, in one place of the model."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    is_patched = "forward" in vars(module)  # perhaps for another gradient, which nobody compares
+    is_patched = "forward" in vars(module)  # perhaps for another gradient, which is not compared
     return type(module) is kind and uses[id(module)] == 1 and not any(hooks) and not is_patched
 
 
