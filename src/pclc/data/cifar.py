@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pclc.data.arrays import Arrays
+from pclc.data.description import Arrays
 from pclc.data.unpickle import load_plain_pickle
 
 _PIXELS = 3 * 32 * 32

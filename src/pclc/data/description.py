@@ -4,11 +4,22 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from pclc.data.arrays import Arrays
+import numpy as np
+import numpy.typing as npt
+
 from pclc.data.root import data_root
 
 SPLITS = ("train", "test")
+
+
+class Arrays(NamedTuple):
+    """A split as read: images (N, C, H, W), labels, and the names of the classes where only the files have them."""
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+    classes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pclc.data.arrays import Arrays
+from pclc.data.description import Arrays
 from pclc.data.split import stratified_indices
 from pclc.extras import needs_extra
 

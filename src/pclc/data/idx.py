@@ -8,7 +8,7 @@ from typing import IO, cast
 import numpy as np
 import numpy.typing as npt
 
-from pclc.data.arrays import Arrays
+from pclc.data.description import Arrays
 
 _GZIP = b"\x1f\x8b"
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pclc.data.arrays import Arrays
+from pclc.data.description import Arrays
 from pclc.data.progress import progress_bar
 from pclc.data.root import data_root
 from pclc.extras import needs_extra
