@@ -21,9 +21,10 @@ class Augmentation:
 
     Args:
         crop_padding: p > 0 pads each side with p zeros and crops to the old size at one of (2 p + 1)² places,
-        uniformly. flip: mirror left and right with probability one half. rotation: rotate about the centre by an angle
-        uniform in ± this many degrees. resized_crop: (smallest, largest) share of the area. A window whose share is
-        uniform in this range, whose aspect
+            uniformly.
+        flip: mirror left and right with probability one half.
+        rotation: rotate about the centre by an angle uniform in ± this many degrees.
+        resized_crop: (smallest, largest) share of the area. A window whose share is uniform in this range, whose aspect
             ratio (times the image's own) is log-uniform in 3/4 to 4/3 and whose place is uniform is enlarged to the old
             size. As torchvision's RandomResizedCrop, but a window that would stick out is cut instead of redrawn.
         probability: share of the images that are changed at all.
