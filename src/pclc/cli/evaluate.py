@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pclc.cli.headings import on_machine, on_model
 from pclc.cli.output import interruptible, print_table, what_is_found
 
 if TYPE_CHECKING:
@@ -32,28 +33,28 @@ def evaluate(
     keep_examples: Annotated[
         bool, typer.Option("--keep-examples", help="Write the adversarial examples as safetensors.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json; by default the run directory.")] = None,
-    model: Annotated[str | None, typer.Option(help="A network, or package.module:factory, instead of a run.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="With --model: a .safetensors or torch.save file.")] = None,
+    model: Annotated[str | None, on_model(help="A network, or package.module:factory, instead of a run.")] = None,
+    weights: Annotated[Path | None, on_model(help="With --model: a .safetensors or torch.save file.")] = None,
     robustbench: Annotated[
-        str | None, typer.Option(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
+        str | None, on_model(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
     ] = None,
-    threat_model: Annotated[str, typer.Option(help="With --robustbench: Linf or L2.")] = "Linf",
-    dataset: Annotated[str | None, typer.Option(help="Data set; by default the one of the run.")] = None,
-    split: Annotated[str, typer.Option(help="test or train.")] = "test",
+    threat_model: Annotated[str, on_model(help="With --robustbench: Linf or L2.")] = "Linf",
+    dataset: Annotated[str | None, on_model(help="Data set; by default the one of the run.")] = None,
+    split: Annotated[str, on_model(help="test or train.")] = "test",
     trust_factory: Annotated[
-        bool, typer.Option("--trust-factory", help="Import the package.module:factory that a run directory names.")
+        bool, on_model("--trust-factory", help="Import the package.module:factory that a run directory names.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the attacks' random numbers.")] = 0,
-    chunk: Annotated[int | None, typer.Option(help="Save results each time so many examples are done.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples per pass.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
-    precision: Annotated[str, typer.Option(help="Precision of crafting: auto, fp32, tf32, bf16.")] = "auto",
+    chunk: Annotated[int | None, on_machine(help="Save results each time so many examples are done.")] = None,
+    batch_size: Annotated[int | None, on_machine(help="Examples per pass.")] = None,
+    root: Annotated[Path | None, on_model(help="Folder with the data sets.")] = None,
+    out: Annotated[Path | None, on_machine(help="Folder for evaluation.json; by default the run directory.")] = None,
+    device: Annotated[str | None, on_machine(help="cpu, cuda, cuda:1, ...")] = None,
+    precision: Annotated[str, on_machine(help="Precision of crafting: auto, fp32, tf32, bf16.")] = "auto",
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile the model; pays in long attacks on a GPU.")
+        bool, on_machine("--compile", help="Compile the model; pays in long attacks on a GPU.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Annotated[bool, on_machine("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure accuracy under each attack and in the worst case, with exact 95 % intervals.
 

@@ -1,15 +1,21 @@
 """``pclc train``: train one model; a run that is killed resumes."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pclc.cli.headings import on_machine
 from pclc.cli.output import interruptible
 
 if TYPE_CHECKING:
     from pclc.training import AdversarialConfig, TrainConfig
+
+# Headings of the help that no other command has.
+_training = partial(typer.Option, rich_help_panel="Training")
+_adversarial = partial(typer.Option, rich_help_panel="Adversarial training, with --adversarial")
 
 
 def train(
@@ -25,64 +31,53 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, order, augmentation, dropout and crafting.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/DATASET-MODEL-LOSS-SEED.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of the second phase.")] = None,
+    epochs: Annotated[int | None, _training(help="Epochs of the second phase.")] = None,
     warm_up_epochs: Annotated[
-        int | None, typer.Option(help="Epochs of the first phase; by default as many, or 0 with --adversarial and ce.")
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples per step, over all processes together.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate at the start of each phase.")] = None,
-    lr_factor: Annotated[float | None, typer.Option(help="Factor for the learning rate at each milestone.")] = None,
-    milestones: Annotated[str | None, typer.Option(help="Milestones as shares of a phase, such as 0.5,0.75.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="L2 penalty.")] = None,
-    margin: Annotated[float | None, typer.Option(help="xi of PC.")] = None,
-    logit_weight: Annotated[float | None, typer.Option(help="lambda of PC-LC; weight of LC in method pc.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Exponent of GCE.")] = None,
-    label_smoothing: Annotated[float | None, typer.Option(help="Smooth cross-entropy's labels, such as 0.1.")] = None,
-    augmentation: Annotated[str | None, typer.Option(help="none, crop, crop-flip, authors.")] = None,
-    validation: Annotated[float | None, typer.Option(help="Share of the training set to hold out.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adam, or sgd with Nesterov momentum.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd; by default 0.9.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="step, or cosine: a linear warm-up, then a cosine to 0.")] = None,
-    warm_up_share: Annotated[float | None, typer.Option(help="Share of each phase in which the cosine rises.")] = None,
-    ema: Annotated[float | None, typer.Option(help="Average the weights; the decay per step, such as 0.999.")] = None,
-    adversarial: Annotated[
-        str | None,
-        typer.Option(
-            help="Adversarial training: paper-grey, paper-cifar10, madry-mnist, madry-cifar10, trades, mart, fast, pc, "
-            "pc-fast. All but paper-... set optimizer, schedule and averaging too."
+        int | None,
+        _training(
+            help="Epochs of the first phase; by default as many, or 0 with --adversarial and ce.",
         ),
     ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="With --adversarial: another method: mix, madry, trades, mart, fast, pc.")
+    batch_size: Annotated[int | None, _training(help="Examples per step, over all processes together.")] = None,
+    lr: Annotated[float | None, _training(help="Learning rate at the start of each phase.")] = None,
+    lr_factor: Annotated[float | None, _training(help="Factor for the learning rate at each milestone.")] = None,
+    milestones: Annotated[str | None, _training(help="Milestones as shares of a phase, such as 0.5,0.75.")] = None,
+    weight_decay: Annotated[float | None, _training(help="L2 penalty.")] = None,
+    margin: Annotated[float | None, _training(help="xi of PC.")] = None,
+    logit_weight: Annotated[float | None, _training(help="lambda of PC-LC; weight of LC in method pc.")] = None,
+    alpha: Annotated[float | None, _training(help="Exponent of GCE.")] = None,
+    label_smoothing: Annotated[float | None, _training(help="Smooth cross-entropy's labels, such as 0.1.")] = None,
+    augmentation: Annotated[str | None, _training(help="none, crop, crop-flip, authors.")] = None,
+    validation: Annotated[float | None, _training(help="Share of the training set to hold out.")] = None,
+    optimizer: Annotated[str | None, _training(help="adam, or sgd with Nesterov momentum.")] = None,
+    momentum: Annotated[float | None, _training(help="Momentum of sgd; by default 0.9.")] = None,
+    schedule: Annotated[str | None, _training(help="step, or cosine: a linear warm-up, then a cosine to 0.")] = None,
+    warm_up_share: Annotated[float | None, _training(help="Share of each phase in which the cosine rises.")] = None,
+    ema: Annotated[float | None, _training(help="Average the weights; the decay per step, such as 0.999.")] = None,
+    adversarial: Annotated[
+        str | None,
+        _adversarial(
+            help="The recipe: paper-grey, paper-cifar10, madry-mnist, madry-cifar10, trades, mart, fast, pc, "
+            "pc-fast. All but paper-... set optimizer, schedule and averaging too.",
+        ),
     ] = None,
-    eps: Annotated[
-        str | None, typer.Option(help="With --adversarial: radius, such as 0.3 or 8/255, or a range 0.1,0.3.")
+    method: Annotated[str | None, _adversarial(help="Another method: mix, madry, trades, mart, fast, pc.")] = None,
+    eps: Annotated[str | None, _adversarial(help="Radius, such as 0.3 or 8/255, or a range 0.1,0.3.")] = None,
+    norm: Annotated[str | None, _adversarial(help="Linf or L2, which needs --eps too.")] = None,
+    step_size: Annotated[str | None, _adversarial(help="Size of a crafting step, such as 2/255.")] = None,
+    steps: Annotated[int | None, _adversarial(help="Number of crafting steps.")] = None,
+    objective: Annotated[str | None, _adversarial(help="What crafting maximises: ce, margin, kl, ...")] = None,
+    beta: Annotated[float | None, _adversarial(help="Weight of KL in trades and mart, of PC in pc.")] = None,
+    clean_share: Annotated[float | None, _adversarial(help="With pc: share of cross-entropy on clean images.")] = None,
+    kl_weight: Annotated[float | None, _adversarial(help="With pc: weight of KL from clean to adversarial.")] = None,
+    ramp_epochs: Annotated[int | None, _adversarial(help="Epochs over which eps grows to its value.")] = None,
+    root: Annotated[Path | None, on_machine(help="Folder with the data sets.")] = None,
+    device: Annotated[str | None, on_machine(help="cpu, cuda, cuda:1, ...")] = None,
+    precision: Annotated[str, on_machine(help="auto, fp32, tf32, bf16.")] = "auto",
+    compile: Annotated[  # noqa: A002
+        bool | None, on_machine(help="Use torch.compile; by default where it pays off.")
     ] = None,
-    norm: Annotated[str | None, typer.Option(help="With --adversarial: Linf or L2, which needs --eps too.")] = None,
-    step_size: Annotated[
-        str | None, typer.Option(help="With --adversarial: size of a crafting step, such as 2/255.")
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="With --adversarial: number of crafting steps.")] = None,
-    objective: Annotated[
-        str | None, typer.Option(help="With --adversarial: what crafting maximises: ce, margin, kl, ...")
-    ] = None,
-    beta: Annotated[
-        float | None, typer.Option(help="With --adversarial: weight of KL in trades and mart, of PC in pc.")
-    ] = None,
-    clean_share: Annotated[
-        float | None, typer.Option(help="With --adversarial pc: share of cross-entropy on clean images.")
-    ] = None,
-    kl_weight: Annotated[
-        float | None, typer.Option(help="With --adversarial pc: weight of KL from clean to adversarial.")
-    ] = None,
-    ramp_epochs: Annotated[
-        int | None, typer.Option(help="With --adversarial: epochs over which eps grows to its value.")
-    ] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
-    precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16.")] = "auto",
-    compile: Annotated[bool | None, typer.Option(help="Use torch.compile; by default where it pays off.")] = None,  # noqa: A002
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Annotated[bool, on_machine("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train one model with the paper's protocol; every number of it can be changed.
 
