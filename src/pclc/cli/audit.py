@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pclc.cli.headings import on_machine, on_model
 from pclc.cli.output import interruptible, print_table, what_is_found
 
 EXIT_CODES = {"not refuted": 0, "refuted": 1, "cannot judge": 3}
@@ -25,31 +26,32 @@ def audit(
     transfer_from: Annotated[
         Path | None, typer.Option(help="Run directory of a twin trained with cross-entropy, for transfers.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for audit.json and witnesses.safetensors; by default the run directory.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="A network, or package.module:factory, instead of a run.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="With --model: a .safetensors or torch.save file.")] = None,
+    model: Annotated[str | None, on_model(help="A network, or package.module:factory, instead of a run.")] = None,
+    weights: Annotated[Path | None, on_model(help="With --model: a .safetensors or torch.save file.")] = None,
     robustbench: Annotated[
-        str | None, typer.Option(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
+        str | None, on_model(help="A name in RobustBench's zoo; --weights is the folder of its checkpoints.")
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Data set; by default the one of the run.")] = None,
-    split: Annotated[str, typer.Option(help="test or train.")] = "test",
+    dataset: Annotated[str | None, on_model(help="Data set; by default the one of the run.")] = None,
+    split: Annotated[str, on_model(help="test or train.")] = "test",
     loss: Annotated[
         str | None, typer.Option(help="Loss the model was trained with; by default what the run says.")
     ] = None,
     trust_factory: Annotated[
-        bool, typer.Option("--trust-factory", help="Import the package.module:factory that a run directory names.")
+        bool, on_model("--trust-factory", help="Import the package.module:factory that a run directory names.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 0,
-    batch_size: Annotated[int | None, typer.Option(help="Examples per pass.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")] = None,
-    precision: Annotated[str, typer.Option(help="Precision of crafting: auto, fp32, tf32, bf16.")] = "auto",
+    batch_size: Annotated[int | None, on_machine(help="Examples per pass.")] = None,
+    root: Annotated[Path | None, on_model(help="Folder with the data sets.")] = None,
+    out: Annotated[
+        Path | None, on_machine(help="Folder for audit.json and witnesses.safetensors; by default the run directory.")
+    ] = None,
+    device: Annotated[str | None, on_machine(help="cpu, cuda, cuda:1, ...")] = None,
+    precision: Annotated[str, on_machine(help="Precision of crafting: auto, fp32, tf32, bf16.")] = "auto",
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile the model; pays in long attacks on a GPU.")
+        bool, on_machine("--compile", help="Compile the model; pays in long attacks on a GPU.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    checks: Annotated[bool, on_machine("--checks", help="Print every check, not only those that fired.")] = False,
+    as_json: Annotated[bool, on_machine("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Judge a claim of robustness: refuted (exit code 1), not refuted (0), or cannot judge (3).
 
@@ -119,10 +121,12 @@ def audit(
     if as_json:
         typer.echo(json.dumps(to_document(result), indent=1))
     else:
-        if result.checks:
+        if checks and result.checks:
             print_table(result.rows())
         for line in result.lines():
             typer.echo(line)
+        if not checks and result.checks:
+            typer.echo(f"{len(result.checks)} checks, {len(result.fired)} fired; --checks shows all of them")
         if out or run:
             typer.echo(f"witnesses: {(out or run)}/witnesses.safetensors")
     if not under_torchrun:  # which takes any other code for a crash

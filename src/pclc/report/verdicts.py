@@ -92,7 +92,7 @@ def _audit(run: Run, audit: dict[str, Any]) -> dict[str, Any]:
     bound = f"at least {100 * over['bound']:.1f} % at {100 * over['confidence']:g} % confidence"
     overstated = f"{100 * (over['value'] or 0):.1f} % of the claim, {bound}"
     if over["value"] is None or over["value"] <= 0:
-        overstated = "nothing is claimed" if over["value"] is None else "nothing: more is left than is claimed"
+        overstated = "nothing is claimed" if over["value"] is None else "nothing: no less is left than is claimed"
     facts = [
         ("claimed" if audit["stated_claim"] is None else "claimed (stated)", _claimed(audit)),
         ("left in the worst case", _share(audit["robust_accuracy"])),

@@ -23,6 +23,8 @@ def test_refuted_and_verified(command, run: Path) -> None:
     assert "REFUTED" in done.out
     assert "60 examples of digits, test" in done.out
     assert "witnesses.safetensors" in done.out
+    assert "--checks shows all" in done.out
+    assert "an unbounded attack succeeds" not in done.out, "it is silent"
     assert "left" in done.err  # the bar and its ETA
     document = json.loads((run / "audit.json").read_text())
     assert (document["verdict"], document["stated_claim"]) == ("refuted", 0.97)
@@ -39,6 +41,13 @@ def test_not_refuted(command, run: Path, tmp_path: Path) -> None:
     assert document["verdict"] == "not refuted"
     assert len(document["checks"]) == len(pclc.evaluation.audit.CHECKS)
     assert not (run / "audit.json").exists()
+
+
+def test_every_check_is_shown_where_that_is_asked(command, run: Path) -> None:
+    done = command("audit", run, "--eps", "0.01", "--claim", "0.1", "--quick", "--examples", "60", "--checks")
+    assert all(name in done.out for name in pclc.evaluation.audit.CHECKS)
+    assert "--checks shows all" not in done.out
+    assert "overstatement: none" in done.out, "more is left than is claimed"
 
 
 def test_cannot_judge(command) -> None:

@@ -52,6 +52,8 @@ class Overstatement:
     def __str__(self) -> str:
         if self.value is None:
             return "nothing is claimed"
+        if self.value <= 0:
+            return "none: no less is left than is claimed"
         share, least, confidence = 100 * self.value, 100 * self.bound, 100 * self.confidence
         return f"{share:.1f} % of the claim, at least {least:.1f} % ({confidence:g} % bound)"
 
