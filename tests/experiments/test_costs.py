@@ -111,6 +111,19 @@ def test_a_network_that_was_not_run_is_estimated_by_what_its_layers_give() -> No
     assert 200 < larger.seconds < 1000, "four times as many values"
 
 
+def test_a_network_of_another_version_stops_no_estimate() -> None:
+    cell = load_experiment("table1").cells(datasets=["mnist"], seeds=[0])[0]
+    counted = {"seconds": 2.0, "forwards": 6000, "backwards": 4000}
+    old = finished(replace(cell, training=replace(cell.training, model="lenet4")), **counted)
+    known, alone = (Known(results, "there") for results in ([old, finished(cell, **counted)], [finished(cell, **counted)]))
+    other = replace(cell.training, model="cnn3")
+    assert known.training(other, 100) == alone.training(other, 100)
+    attack = cell.attacks[0]
+    assert known.attack(replace(cell, training=other), attack, 500) == alone.attack(
+        replace(cell, training=other), attack, 500
+    )
+
+
 def test_where_no_attack_was_counted_trainings_say_what_a_pass_takes(cells: list[Cell]) -> None:
     done = finished(replace(cells[0], attacks=()))
     a_pass = 100.0 / (100 * 1437 * 3)

@@ -228,6 +228,8 @@ class Known:
         about, n = result["cell"]["training"], result["n"]
         dataset, model, hard = about["dataset"], about["model"], about["train"].get("adversarial") is not None
         here = result["conditions"]["device"] == self.device
+        if here:
+            _values(model, dataset)  # refuses names that are not known, before anything is noted under them
         longest = 0.0
         for attack in result["attacks"]:
             text = attack["attack"]
@@ -264,6 +266,7 @@ class Known:
         images = done["epochs"] * describe(dataset).counts["train"]
         recipe = training["train"].get("adversarial")
         step, precision = _passes_of_a_step(recipe), training.get("precision")
+        _values(model, dataset)  # as with attacks
         _note(self._taken, dataset, (model, precision, step), done["seconds"], images)
         _note(self._trained, dataset, (model, precision, recipe is not None), done["seconds"], images * step)
         self._setups.setdefault(model, []).append(done.get("setup_seconds", 0.0))
