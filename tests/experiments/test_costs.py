@@ -115,7 +115,9 @@ def test_a_network_of_another_version_stops_no_estimate() -> None:
     cell = load_experiment("table1").cells(datasets=["mnist"], seeds=[0])[0]
     counted = {"seconds": 2.0, "forwards": 6000, "backwards": 4000}
     old = finished(replace(cell, training=replace(cell.training, model="lenet4")), **counted)
-    known, alone = (Known(results, "there") for results in ([old, finished(cell, **counted)], [finished(cell, **counted)]))
+    known, alone = (
+        Known(results, "there") for results in ([old, finished(cell, **counted)], [finished(cell, **counted)])
+    )
     other = replace(cell.training, model="cnn3")
     assert known.training(other, 100) == alone.training(other, 100)
     attack = cell.attacks[0]
