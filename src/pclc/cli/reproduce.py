@@ -61,7 +61,9 @@ def reproduce(
     ] = None,
     hours: Annotated[
         float | None,
-        typer.Option(min=0, help="Start no cell that would end later; the same command continues another time."),
+        typer.Option(
+            min=0, help="Start no cell that would end after so many hours; the same command continues another time."
+        ),
     ] = None,
     weights: Annotated[
         bool, typer.Option("--weights/--no-weights", help="Keep the weights when the grid is done.")
