@@ -79,7 +79,7 @@ def test_counts_and_truth(store: Store, docs: Path) -> None:
     assert re.search(rf"- \*\*Are the figures reproduced\?\*\* Of \d+ published figures 28 were run: {counts}", page)
     # Cross-entropy keeps 0.8 % under PGD at 0.3.
     halves = "for PC-LC in 3 of 3 places and for cross-entropy in 2 of 2 places where these leave at least 1 %."
-    assert f"leave at the same eps: {halves}" in page
+    assert f"leave here at the same eps: {halves}" in page
     told = (
         "ahead under AutoAttack in 0 and behind in 0; in 2 our seeds cannot tell, and in 2 nothing is left of either."
     )

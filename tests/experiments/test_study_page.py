@@ -222,7 +222,9 @@ def test_audits_cast_their_doubt_on_what_is_said(store: Store, tmp_path: Path) -
             made["audit"] |= {"verdict": "refuted", "reason": "Most of it is not there."}
         store.save(cell, made, {"analyses": []})
     page = written(store, tmp_path, study)
-    assert "Not every audit of `ce + pc` ended well ([Audits](#audits))." in page.partition("## How to use it")[0]
+    doubt = "Audits of `ce + pc` refuted a claim or could not judge one ([Audits](#audits))."
+    assert doubt in page.partition("## How to use it")[0]
+    assert doubt in page.partition("### What it says")[2].partition("###")[0]
     assert "| not refuted (1 of 2), refuted (1 of 2), 1 of 3 seeds not audited |" in page
     doubts = page.partition("### Audits")[2].partition("###")[0]
     assert doubts.endswith("\n\n- vgg13, 50 epochs, `ce + pc`, seed 1: refuted. Most of it is not there.\n\n")

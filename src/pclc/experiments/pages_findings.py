@@ -48,7 +48,7 @@ def in_short(block: Block) -> str:
         said.append(f"`{arm}` is {'; '.join(parts) if run else 'not run'}.")
         named |= dict.fromkeys([arm, *leads])
     doubtful = _doubtful(block, list(named))
-    doubts = f" Not every audit of {quoted(doubtful)} ended well ([Audits](#audits))." if doubtful else ""
+    doubts = f" {_doubts(doubtful)}" if doubtful else ""
     return f"**In short**, in points under AutoAttack ({block.dataset}, {block.model}): {' '.join(said)}{doubts}"
 
 
@@ -74,6 +74,8 @@ def findings(blocks: Sequence[Block], seconds: Mapping[tuple[str, str], float]) 
         "the mean over seeds; an interval that contains 0 decides nothing. That settings were chosen once, and may "
         "have been lucky, is in no interval, and of many intervals one may be wrong by chance."
     ]
+    if doubtful := list(dict.fromkeys(name for block in blocks for name in _doubtful(block, block.columns))):
+        parts[0] += f" {_doubts(doubtful)}"
     helps = [line for baseline in BASELINES for line in _against(blocks[0], baseline)]
     if helps:
         parts += [f"**All arms, {blocks[0].dataset}, {blocks[0].model}**", bullets(helps)]
@@ -149,8 +151,8 @@ def _mae(blocks: Sequence[Block]) -> str:
             "over the false classes does not help.",
             -1: f"**PC does better than the plain mean absolute error**: {numbers}. That the term is bounded does not "
             "explain all of it.",
-            0: f"**PC and the plain mean absolute error cannot be told apart**: {numbers}. Nothing here speaks for the "
-            "structure over the false classes.",
+            0: f"**PC and the plain mean absolute error cannot be told apart**: {numbers}. At this margin nothing "
+            "speaks for the structure over the false classes.",
         }[_side(found)]
     return "**Whether the mean absolute error does as well as PC is not known**: the two arms share no seed."
 
@@ -203,6 +205,11 @@ def _cheap(blocks: Sequence[Block], seconds: Mapping[tuple[str, str], float]) ->
             taken = [f"{seconds[block.model, arm]:.1f} s (`{arm}`)" for arm in ("pc-fast", "fast")]
             return f"**At the cheap end**: {text} A training took {' and '.join(taken)} on average."
     return "**What PC gives at the cheap end is not known**: `pc-fast` and `fast` share no seed."
+
+
+def _doubts(columns: Sequence[str]) -> str:
+    """AutoAttack's figures of these are worth less."""
+    return f"Audits of {quoted(columns)} refuted a claim or could not judge one ([Audits](#audits))."
 
 
 def _doubtful(block: Block, columns: Sequence[str]) -> list[str]:

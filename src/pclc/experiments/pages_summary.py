@@ -111,7 +111,7 @@ def summary_section(tables: Sequence[Table]) -> str:
     if counts:
         parts += [
             "What became of the published figures, by table and column: *outside* counts those that differ or are "
-            "underpowered, yet outside; *cannot be told* those that are underpowered; *points off* is how far our "
+            "underpowered, yet outside; *cannot be told* the other underpowered ones; *points off* is how far our "
             "figures are from the published ones on average ([the verdicts](#what-is-said-about-a-figure)).",
             markdown_table(counts),
         ]
@@ -343,7 +343,7 @@ def _truth_sentences(tables: Sequence[Table], places: Sequence[_Place]) -> list[
         halves += [f"for {name} in {sum(are)} of {len(are)} places"] if are else []
     if halves:
         lines.append(
-            "Standard AutoAttack leaves less than half of what the paper's own attacks leave at the same eps: "
+            "Standard AutoAttack leaves less than half of what the paper's own attacks leave here at the same eps: "
             f"{' and '.join(halves)} where these leave at least {_ENOUGH:.0f} %."
         )
     told: dict[str, list[str]] = {}
