@@ -61,7 +61,7 @@ def _train(run: Run, content: dict[str, Any]) -> str:
         )
     options = _training_options(dataset, config) if dataset in PRESETS else None
     if options is None or model.get("normalize") is not None:
-        return "# Training: pclc.train with the configuration in config.json, which no options cover."
+        return "# Training: pclc.train with the configuration in config.json, which `pclc train` has no options for."
     words = ["pclc", "train", dataset, *options, "--model", model["name"], "--precision", content["precision"]]
     device = (run.training or {}).get("device")
     return _line([*words, *(["--device", device] if device == "cpu" else []), "--out", str(run.path)])
