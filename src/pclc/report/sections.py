@@ -93,7 +93,7 @@ def published(runs: Sequence[Run]) -> Table | None:
             Cell(
                 f"{100 * beside.ours.value - beside.figure.value:+.1f}", 100 * beside.ours.value - beside.figure.value
             ),
-            "the paper's protocol" if beside.same_training else "other settings",
+            "the paper's protocol as implemented here" if beside.same_training else "other settings",
             " ".join(remark.text for remark in beside.figure.remarks) or NONE,
         ]
         for run in runs
