@@ -136,16 +136,16 @@ def _picture(blocks: Sequence[Block], docs: Path) -> str:
                 points = {seed: (clean[seed], robust[seed]) for seed in robust}
                 panels.setdefault(f"{block.dataset}, {block.model}", {})[column] = points
     plot_tradeoff(panels, docs / _IMAGES / "tradeoff")
-    alt = (
+    caption = (
         "Clean against AutoAttack accuracy, a panel for each network and length of training: a small mark for each "
         "model, a large one for the mean of its arm; further right and further up is better."
     )
-    return _image("tradeoff", alt)
+    return _image("tradeoff", caption)
 
 
-def _image(name: str, alt: str) -> str:
-    folder = f"{_IMAGES}/{name}"
-    return f"![{name}]({folder}.svg)\n\n*{alt}* [PNG]({folder}.png), [the numbers]({folder}.csv)."
+def _image(name: str, caption: str) -> str:
+    folder, what = f"{_IMAGES}/{name}", caption.partition(",")[0]
+    return f"![{what}]({folder}.svg)\n\n*{caption}* [PNG]({folder}.png), [the numbers]({folder}.csv)."
 
 
 def _figures(block: Block, seconds: Mapping[tuple[str, str], float]) -> list[str]:
@@ -267,14 +267,14 @@ def _overfitting(store: Store, cells: Sequence[Cell], docs: Path) -> list[str]:
                 }
             )
     largest, arm, title = max(falls)
-    alt = "Robust accuracy on held-out images over epochs: a line for each arm, of the smallest seed that was run."
+    caption = "Robust accuracy on held-out images over epochs, a line for each arm, of the smallest seed that was run."
     return [
         "### Robust overfitting",
         f"From the best epoch to the last, robust accuracy on held-out images falls by at most {largest:.1f} points on "
         f"average over seeds (`{arm}`; {title}). The best of many epochs is partly luck, so small falls mean nothing. "
         "The weights of the best epoch are the ones attacked elsewhere on this page. Robust accuracy here is that of "
         f"the averaged weights under {' and '.join(attacks)}, on at most 1,000 of the held-out images.",
-        _image("validation", alt),
+        _image("validation", caption),
         markdown_table(rows),
     ]
 
