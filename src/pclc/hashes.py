@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
 from inspect import unwrap as unwrapped
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from uuid import uuid4
@@ -104,8 +105,10 @@ def _reached(kind: type, names: list[str]) -> list[object]:
                 found.append([name, value])
             elif isinstance(value, FunctionType):
                 found.append([name, value])
-                codes = _codes(unwrapped(value).__code__)
-                names += [other for code in codes for other in code.co_names if other not in names]
+                both = value, unwrapped(value)  # a wrapper, perhaps, and what it wraps, which may be a class
+                codes = [code for one in both if isinstance(one, FunctionType) for code in _codes(one.__code__)]
+                named = dict.fromkeys(other for code in codes for other in code.co_names)
+                names += [other for other in named if other not in names]
     return found
 
 
@@ -113,8 +116,11 @@ def _is_own(thing: FunctionType | ModuleType | type) -> bool:
     """Whether it is the user's own code, which may change under the same versions of libraries."""
     name = thing.__name__ if isinstance(thing, ModuleType) else str(thing.__module__)
     root = name.partition(".")[0]
-    file = getattr(sys.modules.get(root), "__file__", None) or ""
-    return root not in ("torch", "pclc") and root not in sys.stdlib_module_names and "-packages" not in file
+    if root in ("torch", "pclc") or root in sys.stdlib_module_names:
+        return False
+    # A worker of a cluster runs the user's `__main__` under a file of the cluster's library.
+    file = "" if root == "__main__" else getattr(sys.modules.get(root), "__file__", None) or ""
+    return not {"site-packages", "dist-packages"} & set(Path(file).parts)
 
 
 def _described(value: object, told: list[FunctionType] | None = None) -> Any:
@@ -131,7 +137,7 @@ def _described(value: object, told: list[FunctionType] | None = None) -> Any:
     if isinstance(value, tuple | list):
         return [_described(item, told) for item in value]
     if isinstance(value, set | frozenset):
-        return sorted(settings_hash(_described(item, told)) for item in value)
+        return sorted(settings_hash(_described(item, [*told])) for item in value)  # in no order: each on its own
     if isinstance(value, Mapping):
         return [[_described(key, told), _described(item, told)] for key, item in value.items()]
     if isinstance(value, np.ndarray) and value.dtype != object:
@@ -144,6 +150,9 @@ def _described(value: object, told: list[FunctionType] | None = None) -> Any:
     if isinstance(value, BuiltinFunctionType):
         return repr(value.__qualname__)
     if isinstance(value, FunctionType):
+        original = vars(value).get("_torchdynamo_orig_callable")  # of `torch.compile`
+        if original is not None:
+            return _described(original, told)
         return told.index(value) if value in told else _function(value, told)
     if is_dataclass(value):
         kind = type(value)

@@ -1,6 +1,8 @@
 """What was kept of one model is never taken for another one's, wherever the two differ."""
 
 import copy
+import functools
+import sys
 import types
 from collections.abc import Callable
 from functools import partial
@@ -166,7 +168,7 @@ def further(x):
 """
 
 
-def network(**changed: int) -> nn.Module:
+def network(script: str = "a_script", **changed: int) -> nn.Module:
     names = (
         "attribute",
         "autograd",
@@ -182,7 +184,7 @@ def network(**changed: int) -> nn.Module:
     numbers = {**dict.fromkeys(names, 1), **changed}
     other = types.ModuleType("other")
     exec(f"def work(x): return x * {numbers.pop('module')}", vars(other))
-    own = {"__name__": "a_script", "other": other}
+    own = {"__name__": script, "other": other}
     exec(SOURCE.format(**numbers), own)
     made: nn.Module = own["Network"]()  # type: ignore[operator]
     return made
@@ -219,6 +221,63 @@ def test_a_compiled_model_is_the_same_model() -> None:
     assert architecture_hash(torch.compile(model, backend="eager")) == made
     model.compile(backend="eager")
     assert architecture_hash(model) == made
+
+
+def test_a_helper_that_is_compiled_is_the_same_helper() -> None:
+    def model(factor: float, around: Callable[..., Callable[[Tensor], Tensor]]) -> nn.Module:
+        def scaled(x: Tensor) -> Tensor:
+            return factor * x
+
+        return Holder(around(scaled))
+
+    for around in (partial(torch.compile, backend="eager"), torch.compiler.disable):
+        made = architecture_hash(model(1.0, around))
+        assert made == architecture_hash(model(1.0, around))
+        assert made != architecture_hash(model(2.0, around))
+
+
+def test_a_method_that_wraps_something_else_counts() -> None:
+    def model(factor: float, wrapped: Callable[..., object]) -> nn.Module:
+        class Network(nn.Flatten):
+            @functools.wraps(wrapped)
+            def work(self, x: Tensor) -> Tensor:
+                return self.after(x)
+
+            def after(self, x: Tensor) -> Tensor:
+                return factor * x
+
+            def forward(self, x: Tensor) -> Tensor:
+                return self.work(x)
+
+        return Network()
+
+    for wrapped in (torch.relu, nn.ReLU, linear):
+        made = architecture_hash(model(1.0, wrapped))
+        assert made == architecture_hash(model(1.0, wrapped))
+        assert made != architecture_hash(model(2.0, wrapped))
+
+
+def test_a_set_of_functions_has_no_order() -> None:
+    """The order of a set of functions is that of their addresses."""
+
+    def functions() -> set[Callable[..., object]]:
+        def shared(x: Tensor) -> Tensor:
+            return x
+
+        return {lambda x: shared(x), lambda x: 2 * shared(x)}
+
+    held = [functions() for _ in range(50)]
+    assert len({architecture_hash(Holder(each)) for each in held}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("a_script", "/home/ros-packages/a_script.py"), ("__main__", "/x/site-packages/ray/worker.py")]
+)
+def test_the_users_own_code_counts_wherever_it_lies(name: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType(name)
+    module.__file__ = file
+    monkeypatch.setitem(sys.modules, name, module)
+    assert architecture_hash(network(name, method=2)) != architecture_hash(network(name))
 
 
 def test_a_sparse_buffer_counts() -> None:
