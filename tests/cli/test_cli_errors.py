@@ -54,7 +54,7 @@ AUDIT = ("audit", "run", "--dataset", "digits", "--eps", "0.1", "--quick", "--ex
         ),
         (("evaluate", "run", "--eps", "0.1"), "Expected --eps with --attack"),
         (("evaluate", "--model", "lenet8", "--keep-examples"), "Expected --keep-examples with --out"),
-        (("evaluate", "empty"), "Expected empty to hold a trained model, but there is none"),
+        (("evaluate", "empty"), "Expected empty to hold a trained model, but it has no model.json"),
         (("audit", "begun"), "Expected begun to hold a trained model, but its training is not finished"),
         (("audit", "run", "--transfer-from", "begun"), "Expected begun to hold a trained model"),
         (("evaluate", "broken"), "Expected broken/config.json to be JSON"),

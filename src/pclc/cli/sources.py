@@ -52,8 +52,9 @@ class Source:
         if self.weights is not None and self.run is not None:
             raise ValueError("Expected --weights with --model or --robustbench, but got a run directory.")
         if self.run is not None and not (self.run / "model.json").exists():
-            begun = (self.run / "config.json").exists() or (self.run / "checkpoint.pt").exists()
-            why = "its training is not finished: the command that began it continues it" if begun else "there is none"
+            why = "it has no model.json"
+            if (self.run / "config.json").exists() or (self.run / "checkpoint.pt").exists():
+                why = "its training is not finished: the command that began it continues it"
             raise ValueError(f"Expected {self.run} to hold a trained model, but {why}.")
 
     @property
