@@ -46,7 +46,7 @@ def train(
     margin: Annotated[float | None, _training(help="xi of PC.")] = None,
     logit_weight: Annotated[float | None, _training(help="lambda of PC-LC; weight of LC in method pc.")] = None,
     alpha: Annotated[float | None, _training(help="Exponent of GCE.")] = None,
-    label_smoothing: Annotated[float | None, _training(help="Smooth cross-entropy's labels, such as 0.1.")] = None,
+    label_smoothing: Annotated[float | None, _training(help="Label smoothing of cross-entropy, such as 0.1.")] = None,
     augmentation: Annotated[str | None, _training(help="none, crop, crop-flip, authors.")] = None,
     validation: Annotated[float | None, _training(help="Share of the training set to hold out.")] = None,
     optimizer: Annotated[str | None, _training(help="adam, or sgd with Nesterov momentum.")] = None,

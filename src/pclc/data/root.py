@@ -22,6 +22,6 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     except ModuleNotFoundError as error:
         raise ValueError(
             "No data folder is known: give `root`, set the environment variable PCLC_DATA, or run "
-            "`pip install 'pclc[data]'`, which finds the user's cache folder."
+            "`pip install 'pclc[data]'`, so that pclc can find the user's cache folder."
         ) from error
     return Path(platformdirs.user_cache_dir("pclc")) / "data"

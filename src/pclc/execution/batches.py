@@ -155,7 +155,9 @@ def _agree(a: Tensor, b: Tensor) -> bool:
 
 
 def in_batches(work: Callable[..., Tensor], *tensors: Tensor, size: int) -> Tensor:
-    """Concatenate `work` over batches of the tensors' first dimension; a batch that does not fit is halved.
+    """Concatenate `work` over batches of the tensors' first dimension.
+
+    The size is halved, with a warning, where a batch does not fit into memory.
 
     Example:
         >>> in_batches(lambda x: 2 * x, torch.arange(5), size=2)

@@ -66,7 +66,7 @@ class Execution:
 
     @property
     def resolved_precision(self) -> Literal["fp32", "tf32", "bf16"]:
-        """The precision of training."""
+        """The precision that is used; "auto" is resolved as for training."""
         if self.precision != "auto":
             return self.precision
         return "bf16" if self.torch_device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"

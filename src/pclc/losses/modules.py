@@ -8,7 +8,7 @@ from pclc.losses.inputs import check_alpha, check_pc_settings, check_reduction
 
 
 class _Loss(nn.Module):
-    """The settings that cross-entropy's module has too; all settings are checked here, before the first batch."""
+    """The settings that cross-entropy's module has too. Every loss checks its settings before the first batch."""
 
     weight: Tensor | None
 

@@ -77,7 +77,7 @@ class AdversarialConfig:
         random_start: start at a random point of the ball; otherwise at the image.
         objective: what crafting maximises, a name of `pclc.attacks.objective_names()` with an optional logit scale, or
             "kl": KL(f(x) || f(x')). None: "kl" for "trades", otherwise "ce".
-        beta: weight of the KL term in "trades" (None: 6) and "mart" (None: 5), of PC in "pc" (None: 10); not used by
+        beta: weight of the KL term in "trades" (None: 6) and "mart" (None: 5), of PC in "pc" (None: 10); refused by
             the others.
         norm: "Linf" or "L2".
         ramp_epochs: epochs over which eps and alpha grow linearly to their values. Large balls need it: at eps 0.3 on

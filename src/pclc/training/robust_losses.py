@@ -90,8 +90,8 @@ def pc_adversarial_loss(
     PC and LC are those of :func:`pclc.functional.pc_loss`, PC averaged over the false classes. PC is bounded: it pulls
     on samples near the boundary and ignores hopeless ones, which is why it needs a criterion beside it.
 
-    `clean_share=1` with `kl_weight` gives TRADES with PC. With `margin=1` PC is the mean absolute error, exactly: every
-    false class violates the margin, and
+    `clean_share=1` with `kl_weight` gives TRADES with PC. With `margin=1` PC is the mean absolute error times
+    K / (K - 1), exactly: every false class violates the margin, and
     $\text{PC} = \frac{1}{K - 1} \sum_{k \neq y} (f'_k + 1 - f'_y) = \frac{K}{K - 1} (1 - f'_y)$.
 
     Args:

@@ -1,7 +1,7 @@
 """The run directory: everything needed to resume a run, to repeat it, and to read its results.
 
 =====================  ================================================================================================
-``config.json``        the settings: configuration, data set, model, precision, versions, and their hash
+``config.json``        the settings (configuration, data set, model, precision) and their hash; the versions
 ``metrics.jsonl``      one line per epoch
 ``checkpoint.pt``      the state from which an unfinished run resumes; removed when it is finished
 ``model.safetensors``  the trained weights; ``model.json`` beside it names the network
