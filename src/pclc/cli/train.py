@@ -35,7 +35,7 @@ def train(
     warm_up_epochs: Annotated[
         int | None,
         _training(
-            help="Epochs of the first phase; by default as many, or 0 with --adversarial and ce.",
+            help="Epochs of the first phase; by default as many as of the second, or 0 with --adversarial and ce.",
         ),
     ] = None,
     batch_size: Annotated[int | None, _training(help="Examples per step, over all processes together.")] = None,
