@@ -419,7 +419,7 @@ def test_data_comes_with_the_package() -> None:
     ("train", "sentence"),
     [
         ("{ lrr = 0.1 }", r"`train` or `recipe` of `ce`: .*unexpected keyword argument 'lrr'"),
-        ('{ lr = "x" }', r"`train` or `recipe` of `ce`: Expected `lr` to be a number, but got 'x'"),
+        ('{ lr = "x" }', r"`train` or `recipe` of `ce`: Expected `lr` to be an int or a float, but got 'x'"),
         ("{ lr = -1.0 }", r"`train` or `recipe` of `ce`: Expected `lr` to be greater than 0"),
         ("{ lr = = }", r"Expected .*own\.toml to be a TOML file, but got: .*line"),
     ],

@@ -106,7 +106,7 @@ class TrainConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type is float and not _is_number(value):
-                raise ValueError(f"Expected `{field.name}` to be a number, but got {value!r}.")
+                raise ValueError(f"Expected `{field.name}` to be an int or a float, but got {value!r}.")
         expectations = {
             "loss": (self.loss in LOSSES, f"one of {', '.join(LOSSES)}"),
             "warm_up_epochs": (_is_whole(self.warm_up_epochs, 0), "a whole number of at least 0"),
