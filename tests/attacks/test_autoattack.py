@@ -1,6 +1,7 @@
 """AutoAttack: the published components, who broke what, stopping and going on, and what it warns of."""
 
 import cProfile
+import itertools
 import pstats
 import warnings
 from dataclasses import dataclass
@@ -395,6 +396,27 @@ def test_what_is_wrong_without_an_attack_does_not_count_as_unbroken(net, version
     assert result.components[-1].accuracy == 0
     assert (result.broken_by != -1).all()
     assert not any(told[1:])
+
+
+def test_what_luck_fools_when_a_run_goes_on_is_not_wrong_without_an_attack(tmp_path):
+    """What an earlier run kept of a random model may fool in more of the next draws than it did."""
+    x, draws, often = torch.full((6, 4), 0.5), itertools.count(), [0.4]
+
+    def model(x):  # random off the image only
+        fooled = (x != 0.5).any(1) & (next(draws) % 10 < 10 * often[0])
+        return torch.where(fooled[:, None], -1, 1) * x * torch.tensor([10.0, 1.0, 2.0, 3.0])
+
+    def stop_after_one(name, done, left):
+        if done == 1:
+            raise KeyboardInterrupt
+
+    attack, y = AutoAttack(0.1, version="rand"), torch.zeros(6, dtype=torch.int64)
+    with pytest.raises(KeyboardInterrupt):
+        attack.run(model, x, y, state=tmp_path, progress=stop_after_one)
+    often[0] = 0.9
+    result = attack.run(model, x, y, state=tmp_path)
+    assert not torch.equal(result.x_adv, x), "or nothing would be tested"
+    assert 0 not in result.broken_by
 
 
 @pytest.mark.parametrize(("version", "classes"), [("standard", 3), ("rand", 2)])

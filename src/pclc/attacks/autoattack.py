@@ -42,7 +42,7 @@ class AutoAttackResult(AttackResult):
 
     Attributes:
         broken_by: (N,) int64, the component that fooled the example first, as its place in `components`; 0 where the
-            image is wrong without an attack, -1 where nothing fooled it.
+            image is wrong without an attack (with stop="never" only where no attack fooled it), -1 where nothing did.
         components: "clean", then the attacks that ran, in their order, with the accuracy that each left.
     """
 
@@ -223,7 +223,8 @@ class _Recording(Attack):
         components = list(self.attack.components().items())
         shares = self._fooled_shares(victim, journal.x_adv[place], y) if self.attack.version == "rand" else None
         if shares is not None:
-            wrong = shares > 0.5  # which one draw does not tell
+            # Of the images themselves, which one draw does not tell; an earlier run may have left others here.
+            wrong = (shares > 0.5) & (journal.x_adv[place] == x).flatten(1).all(1)
         for number, (name, component) in list(enumerate(components, 1))[len(journal.components) - 1 :]:
             begun = time.perf_counter()
             todo = (journal.broken_by[place] == UNBROKEN).nonzero().squeeze(1)
