@@ -65,6 +65,12 @@ def test_both_lines_have_to_be_passed() -> None:
     assert not is_refuted(Overstatement(0.5, LINE + 0.01, 0.95, LEAST - 0.01), stated=False)
 
 
+def test_no_claim_is_overstated_by_at_least_less_than_nothing() -> None:
+    told = str(overstatement(0.52, flags(50, 100), 0.05))
+    assert told == "3.8 % of the claim, at least 0.0 % (95 % bound)"
+    assert str(overstatement(0.5, flags(50, 100), 0.05)) == "none: no less is left than is claimed"
+
+
 def test_too_few_examples_cannot_be_judged() -> None:
     assert verdict(flags(1, 1), flags(1, 1)) == "cannot judge"
     assert verdict(flags(1, 1), flags(0, 1)) == "cannot judge"

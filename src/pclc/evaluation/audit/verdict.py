@@ -54,7 +54,7 @@ class Overstatement:
             return "nothing is claimed"
         if self.value <= 0:
             return "none: no less is left than is claimed"
-        share, least, confidence = 100 * self.value, 100 * self.bound, 100 * self.confidence
+        share, least, confidence = 100 * self.value, 100 * max(0.0, self.bound), 100 * self.confidence
         return f"{share:.1f} % of the claim, at least {least:.1f} % ({confidence:g} % bound)"
 
 
