@@ -264,7 +264,7 @@ def test_what_an_attack_warned_of_is_told_again(case, tmp_path: Path) -> None:
 
 
 def test_a_plain_function_is_not_resumed(case, tmp_path: Path) -> None:
-    with pytest.warns(SetupWarning, match=r"plain function, which has no hash"):
+    with pytest.warns(SetupWarning, match=r"plain function and has no hash"):
         pclc.evaluate(lambda x: case.model(x), case.x, case.y, ATTACKS, out=tmp_path)
     assert not list(tmp_path.glob("evaluation/*.safetensors"))
 
@@ -273,7 +273,7 @@ def test_a_plain_function_is_not_resumed(case, tmp_path: Path) -> None:
 def test_a_frozen_model_has_no_hash_and_is_not_resumed(case, tmp_path: Path) -> None:
     script = torch.jit.trace(case.model, case.x[:2], check_trace=False)
     frozen = torch.jit.freeze(script).eval()  # its weights are constants of its code
-    with pytest.warns(SetupWarning, match=r"frozen, which has no hash"):
+    with pytest.warns(SetupWarning, match=r"frozen and has no hash"):
         report = pclc.evaluate(frozen, case.x, case.y, ATTACKS, out=tmp_path)
     assert report.conditions.model_hash is None
     assert not list(tmp_path.glob("evaluation/*.safetensors"))

@@ -111,7 +111,7 @@ def test_only_what_was_measured_alike_is_compared() -> None:
         warnings.simplefilter("error")
         assert compare(small, both, "Linf", 0.1).difference == 0
     weaker = evaluate(model, x, y, ["noise(eps=0.1)"])
-    with pytest.warns(SetupWarning, match=r"different attacks, .*: fgsm\(eps=0.1\) only the first, noise"):
+    with pytest.warns(SetupWarning, match=r"different attacks, .* first: fgsm\(eps=0.1\); only the second: noise"):
         assert compare(small, weaker).difference <= 0
     with pytest.raises(ValueError, match="the same eight_bit"):
         compare(small, evaluate(model, x, y, attacks[:1], eight_bit=True))

@@ -120,9 +120,10 @@ class HardLabel(Attack):
     radius is at most eps. Examples are at different stages of their searches at the same time, so that every pass of
     the model asks one query for each example that is left.
 
-    Queries run in the precision of crafting. Those that seem to fool within eps, or are not numbers, are decided in
-    IEEE float32. One close to the boundary may come out differently with the rounding of another batch or device, and
-    change the rays after it: for these examples only the statistics of outcomes repeat.
+    Queries run in the precision of crafting. Those that seem to fool within eps, or give logits that are not numbers,
+    are asked again as outcomes are decided, in IEEE float32. A query close to the boundary may come out differently
+    with the rounding of another batch or device, and change the rays after it: then only the statistics of outcomes
+    repeat.
 
     Args:
         eps: radius of the ball, in Linf.

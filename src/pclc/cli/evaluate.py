@@ -45,7 +45,7 @@ def evaluate(
         bool, on_model("--trust-factory", help="Import the package.module:factory that a run directory names.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the attacks' random numbers.")] = 0,
-    chunk: Annotated[int | None, on_machine(help="Save results each time so many examples are done.")] = None,
+    chunk: Annotated[int | None, on_machine(help="Save results after every N examples.")] = None,
     batch_size: Annotated[int | None, on_machine(help="Examples per pass.")] = None,
     root: Annotated[Path | None, on_model(help="Folder with the data sets.")] = None,
     out: Annotated[Path | None, on_machine(help="Folder for evaluation.json; by default the run directory.")] = None,

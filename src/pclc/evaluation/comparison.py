@@ -88,8 +88,8 @@ def compare(first: Evaluation, second: Evaluation, norm: Norm | None = None, eps
     if faced != other:
         alone = [", ".join(sorted(attacks)) or "none" for attacks in (faced - other, other - faced)]
         warnings.warn(
-            "The two models faced different attacks, which may explain a part of the difference: "
-            f"{alone[0]} only the first, {alone[1]} only the second.",
+            "The two models faced different attacks, which may explain part of the difference. "
+            f"Only the first: {alone[0]}; only the second: {alone[1]}.",
             SetupWarning,
             stacklevel=2,
         )

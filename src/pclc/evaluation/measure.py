@@ -183,7 +183,7 @@ class _Run:
         found += look_again(self.model, first, self.y[:some].to(self.device), self.execution)
         if self.out and self.model_hash is None:
             what = "frozen" if isinstance(self.model, nn.Module) else "a plain function"
-            found.append(f"The model is {what}, which has no hash, so a killed evaluation of it starts over.")
+            found.append(f"The model is {what} and has no hash, so a killed evaluation of it starts over.")
         if self.out:
             found += [
                 f"{entry.text} has no name for its settings, so it is computed again each time: use Foreign."

@@ -67,8 +67,8 @@ class Audit:
         reason: why, in words.
         claimed: what plain PGD-40 on cross-entropy leaves, with its interval; a number where the claim was stated.
         clean: accuracy without an attack.
-        robust_accuracy: accuracy in the worst case over all attacks, with its interval; an upper bound on what is left,
-            as the audit stops looking once a claim is refuted.
+        robust_accuracy: accuracy in the worst case over all attacks, with its interval; an upper bound on what is left.
+            Once a claim is refuted, the audit looks for no more.
         overstatement: how much of the claim is missing, with its bound.
         gradients: which objectives have usable gradients.
         checks: what each check found. They are evidence about the attacks; none of them refutes a claim.
