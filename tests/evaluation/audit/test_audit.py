@@ -272,6 +272,10 @@ def test_what_was_found_of_a_random_model_stays_when_the_audit_looks_closer() ->
     attacks = [step.attack for step in found.steps]
     assert any("steps=20" in attack for attack in attacks), "of mode quick"
     assert any("steps=40" in attack for attack in attacks), "of mode standard"
+    first, second = (
+        [int(attack.split("draws=")[1][:-1]) for attack in attacks if f"steps={steps}," in attack] for steps in (20, 40)
+    )
+    assert max(first) < max(second), "as many gain little on what is found, which would pass for convergence"
     assert 60 * (found.clean.value - found.robust_accuracy.value) >= sum(step.broke for step in found.steps) - 6
 
 

@@ -35,6 +35,7 @@ class RandomOutcome(NamedTuple):
     Attributes:
         clean, claimed, worst: (N,) scores in [0, 1], shares of fresh draws that are right.
         x_adv: (N, ...) the final candidates.
+        draws: how many the last means were over, 1 where none were climbed.
         gain: what the last doubling of the draws took from the mean score; None where there is no gradient to climb.
         steps: what was tried.
     """
@@ -43,6 +44,7 @@ class RandomOutcome(NamedTuple):
     claimed: Tensor
     worst: Tensor
     x_adv: Tensor
+    draws: int
     gain: float | None
     steps: tuple[Step, ...]
 
@@ -67,7 +69,10 @@ class RandomRun(Run):
         return self._judge(near)
 
     def _attack(self, mode: Mode, earlier: RandomOutcome | None = None) -> RandomOutcome:
-        """Attack through means over draws, which are doubled until that gains no more; `earlier` candidates stay.
+        """Attack through means over draws, which are doubled until that gains no more.
+
+        `earlier` candidates stay, and the doubling then goes beyond the draws that made them: with as many or fewer the
+        gain over them is small, converged or not.
 
         Transfers from a twin come before them, where there is one. Square comes after them in mode "full", and in every
         mode where there is no gradient.
@@ -110,8 +115,8 @@ class RandomRun(Run):
         attempt(Noise(eps, norm=norm), blind=True)
         for transfer in transfers(self.threat):
             attempt(replace(transfer, stop="never"), blind=True)
-        draws, gain = 1, 1.0
-        while self.threat.differentiable and gain >= GAIN and draws < _MOST_DRAWS[mode]:
+        draws, gain, passed = 1, 1.0, earlier.draws if earlier else 0
+        while self.threat.differentiable and (gain >= GAIN or draws <= passed) and draws < _MOST_DRAWS[mode]:
             before, draws = float(best.mean()), 2 * draws
             attempt(EOT(APGD(eps, _STEPS[mode], norm=norm, objective="margin"), draws))
             attempt(EOT(ProbabilityMargin(eps, _STEPS[mode], norm=norm, restarts=1, logit_scale=0.1), draws))
@@ -119,7 +124,8 @@ class RandomRun(Run):
         if mode == "full" or not self.threat.differentiable:
             attempt(EOT(Square(eps, _QUERIES[mode], norm=norm), _BLIND_DRAWS), blind=True)
         worst = score(model, x_adv, y, fresh)
-        return RandomOutcome(clean, claimed, worst, x_adv, gain if self.threat.differentiable else None, tuple(steps))
+        last = gain if self.threat.differentiable else None
+        return RandomOutcome(clean, claimed, worst, x_adv, draws, last, tuple(steps))
 
     @property
     def clean(self) -> Tensor:
