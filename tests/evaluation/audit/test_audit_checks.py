@@ -12,6 +12,7 @@ from pclc.bench.zoo_models import Detached, Noisy, Optimising, Purified, Quantis
 from pclc.evaluation.audit import CHECKS, Scene
 from pclc.evaluation.audit.breaks import mend
 from pclc.evaluation.audit.finding import check_table, run_check
+from pclc.evaluation.audit.subject import look_at_model
 from pclc.evaluation.audit.trace import trace
 from pclc.execution import Execution
 
@@ -133,6 +134,19 @@ def test_gradients_that_nobody_needs_do_not_vanish() -> None:
     model.bias.data[2] = 6.0
     right = trace(model, torch.full((4, 1), 0.5), torch.full((4,), 2), attack, 0, Execution())
     assert right.vanished["dlr"] == right.vanished["margin"] == 1
+
+
+def test_breaks_are_judged_by_all_images_however_few_make_a_batch() -> None:
+    """With batches of four it seemed, by the first four alone, that the gradient gets through a saturated softmax."""
+    linear = nn.Linear(2, 2)
+    linear.weight.data, linear.bias.data = 1e3 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), torch.zeros(2)
+    x, y = torch.tensor([[0.9, 0.1]]).repeat(64, 1), torch.zeros(64, dtype=torch.int64)
+    x[:4] = torch.tensor([0.5001, 0.5])
+    model = nn.Sequential(linear, nn.Softmax(1)).eval()
+    (found,) = look_at_model(model, x, y, Execution(device="cpu")).breaks
+    assert str(found).startswith("module '1'")
+    for size in (4, 24):
+        assert look_at_model(model, x, y, Execution(device="cpu", batch_size=size)).breaks == (found,)
 
 
 def test_a_transfer_stands_in_for_square_where_there_is_a_twin(case: Case) -> None:

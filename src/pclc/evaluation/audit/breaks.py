@@ -97,13 +97,14 @@ def _at_call(number: int, hook: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: hook(*arguments) if next(calls) == number else None
 
 
-def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
+def mend(model: Model, x: Tensor, y: Tensor, size: int | None = None) -> tuple[Model, tuple[Break, ...]]:
     """The model with its breaks mended where the identity fits, and the breaks, one after the other.
 
     Args:
         model: images to logits; a plain function has no modules to look at and comes back as it is.
         x: a few images.
         y: their true classes.
+        size: images in a pass; None: all.
 
     Example:
         >>> model = nn.Sequential(nn.Hardshrink(0.6), nn.Linear(2, 3))  # no gradient for small inputs
@@ -117,7 +118,7 @@ def mend(model: Model, x: Tensor, y: Tensor) -> tuple[Model, tuple[Break, ...]]:
     mended: nn.Module = model
     while len(found) < _MOST_BREAKS:
         try:
-            new = _find(mended, x, y, {(place.name, place.call) for place in found})
+            new = _find(mended, x, y, size or len(x), {(place.name, place.call) for place in found})
         except Exception:  # whatever a stranger's module does with a gradient that it does not expect
             new = Break("", "cut")
         if new is None or new in found:  # which the identity has not mended
@@ -135,9 +136,10 @@ def has_gradient(model: Model, x: Tensor) -> bool:
         return model(x.detach().requires_grad_().clone()).requires_grad
 
 
-def _find(model: nn.Module, x: Tensor, y: Tensor, tried: set[tuple[str, int]]) -> Break | None:
+def _find(model: nn.Module, x: Tensor, y: Tensor, size: int, tried: set[tuple[str, int]]) -> Break | None:
     """The break that is nearest to the logits, in none of the calls tried; None where the gradient gets through."""
     passed: list[_Passed] = []
+    batches: list[tuple[int, list[float]]] = []  # images in it, and the shares whose gradient is lost, at every place
     inner = model.model if isinstance(model, StraightThrough) else model
     hooks = [
         module.register_forward_hook(_recorder(name, passed))
@@ -146,28 +148,36 @@ def _find(model: nn.Module, x: Tensor, y: Tensor, tried: set[tuple[str, int]]) -
     ]
     try:
         with torch.enable_grad(), frozen(model):
-            leaf = x.detach().requires_grad_()
-            logits = model(leaf.clone())  # into which it may write
-            new = [p for p in passed if (p.name, p.call) not in tried]
-            cut = [p for p in new if p.entered.requires_grad and not p.left.requires_grad]
-            without = [
-                p for p in passed if p.with_gradients and not p.entered.requires_grad and not p.left.requires_grad
-            ]
-            if not logits.requires_grad:
-                return _place("cut", cut, without, passed, x, logits)
-            value = get_objective("margin")(logits, y).sum()
-            wanted = [t for p in passed for t in (p.entered, p.left) if t.requires_grad]
-            grads = torch.autograd.grad(value, [leaf, *wanted], allow_unused=True)
+            for some, classes in reversed(list(zip(torch.split(x, size), torch.split(y, size), strict=True))):
+                # Nothing stays in memory of the batch before.
+                passed.clear()
+                new, cut, without, wanted = [], [], [], []
+                leaf = some.detach().requires_grad_()
+                logits = model(leaf.clone())  # into which it may write
+                new = [p for p in passed if (p.name, p.call) not in tried]
+                cut = [p for p in new if p.entered.requires_grad and not p.left.requires_grad]
+                without = [
+                    p for p in passed if p.with_gradients and not p.entered.requires_grad and not p.left.requires_grad
+                ]
+                if not logits.requires_grad:
+                    return _place("cut", cut, without, passed, some, logits)
+                value = get_objective("margin")(logits, classes).sum()
+                wanted = [leaf, *(t for p in passed for t in (p.entered, p.left) if t.requires_grad)]
+                shares = [_lost(grad) for grad in torch.autograd.grad(value, wanted, allow_unused=True)]
+                batches.append((len(some), shares))
     finally:
         for hook in hooks:
             hook.remove()
-    lost = {id(tensor): _lost(grad) for tensor, grad in zip([leaf, *wanted], grads, strict=True)}
+    # Batches that took another way through the model say nothing of the places on this one.
+    alike = [(n, shares) for n, shares in batches if len(shares) == len(wanted)]
+    images = sum(n for n, _ in alike)
+    lost = {id(t): sum(n * shares[i] for n, shares in alike) / images for i, t in enumerate(wanted)}
     if lost[id(leaf)] < _LOST:
         return None
     there = [p for p in new if lost.get(id(p.left), 1.0) <= _THERE]
     flat = [p for p in there if lost.get(id(p.entered), 1.0) >= _LOST]
     behind = [p for p in passed if lost.get(id(p.entered), 1.0) <= _THERE]
-    return _place("flat", flat, behind or without, passed, x, logits)
+    return _place("flat", flat, behind or without, passed, some, logits)
 
 
 def _place(

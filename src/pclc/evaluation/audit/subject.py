@@ -114,7 +114,7 @@ def look_at_model(model: Model, x: Tensor, y: Tensor, execution: Execution) -> S
         dynamic = is_dynamic(model, x)
     probabilities = are_probabilities(logits)
     size = settings.resolved_batch_size
-    mended, breaks = mend(model, x[:size], y[:size])
+    mended, breaks = mend(model, x, y, size)
     craft = LogProbabilities(mended) if probabilities else mended
     with torch.no_grad(), frozen(craft):
         top = in_batches(lambda rows: craft(rows.clone()), x, size=size).topk(2, dim=1).values
