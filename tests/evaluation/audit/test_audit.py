@@ -86,6 +86,7 @@ def test_a_clean_accuracy_near_chance_cannot_be_judged() -> None:
     found = pclc.audit(linear(classes=10), x, (y + 1 + torch.arange(600) % 9) % 10, eps=EPS, mode="quick")
     assert found.verdict == "cannot judge"
     assert "near chance" in found.reason
+    assert "usable gradients" not in str(found), "nobody looked"
 
 
 def test_stated_claims() -> None:

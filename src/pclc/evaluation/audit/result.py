@@ -136,6 +136,8 @@ class Audit:
             yield f"tried only on a random sample of survivors, few of which fell: {', '.join(sampled)}"
         usable = [g.objective for g in self.gradients if g.usable]
         lost = [f"{g.objective} ({100 * g.vanished:.0f} % vanish)" for g in self.gradients if not g.usable]
-        yield f"usable gradients: {', '.join(usable) or 'none'}" + (f"; not usable: {', '.join(lost)}" if lost else "")
+        if self.gradients:  # none were looked at where the clean accuracy is near chance
+            unusable = f"; not usable: {', '.join(lost)}" if lost else ""
+            yield f"usable gradients: {', '.join(usable) or 'none'}{unusable}"
         for finding in self.fired:
             yield f"{finding.name}: {finding.measured}. Next: {finding.next_step}."
