@@ -117,8 +117,9 @@ class State:
             return
         from safetensors.torch import save
 
+        content = save(tensors, metadata={"part": json.dumps(numbers), "hash": _hash(tensors, numbers)})
         file.parent.mkdir(parents=True, exist_ok=True)  # another audit that ended in this folder may have removed it
-        write_atomically(file, save(tensors, metadata={"part": json.dumps(numbers), "hash": _hash(tensors, numbers)}))
+        write_atomically(file, content)
 
     def clear(self) -> None:
         """Remove the files that were asked for or kept here: what they led to stands elsewhere."""
